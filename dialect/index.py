@@ -105,10 +105,10 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 LOWERINGS = _homes(
     {
         "passes.to_ptx.control_flow": """
-        affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast,
-        arith.index_castui, arith.minsi, arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi,
-        arith.xori, gpu.barrier, gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id,
-        gpu.thread_id, nvvm.elect.sync, scf.condition, scf.for, scf.if, scf.while, scf.yield
+        arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.index_castui,
+        arith.minsi, arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
+        gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, nvvm.elect.sync,
+        scf.condition, scf.for, scf.if, scf.while, scf.yield
         """,
         "passes.to_ptx.convert_layout": "warp.convert_layout",
         "passes.to_ptx.epilogue": "warp.convert, warp.index, warp.map, warp.powers, warp.reduce, warp.scan",
@@ -153,8 +153,8 @@ LOWERINGS = _homes(
         vector.shape_cast, vector.shuffle, vector.store, vector.transpose
         """,
         "passes.to_ptx.upstream": """
-        affine.delinearize_index, affine.linearize_index, cf.assert, cf.br, cf.cond_br, gpu.all_reduce, gpu.func,
-        gpu.printf, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
+        affine.apply, affine.delinearize_index, affine.linearize_index, cf.assert, cf.br, cf.cond_br, gpu.all_reduce,
+        gpu.func, gpu.printf, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
         gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce,
         gpu.yield, index.add, index.and, index.casts, index.constant, index.divs, index.divu, index.maxs, index.maxu,
         index.mins, index.minu, index.mul, index.or, index.rems, index.remu, index.shl, index.shrs, index.shru,

@@ -24,7 +24,7 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.generic import number_of
 from ...dialect.warp.elements import is_approximate
 from ..diagnostics import fail
-from ..patterns import apply_patterns, constant_value
+from ..patterns import apply_patterns, constant_value, operations_of
 
 Scalar = SSAValue
 
@@ -484,10 +484,10 @@ class ExpandFunction(RewritePattern):
             rewriter.replace(op, [], [arith.TruncFOp(r, narrow).result if narrow else r for r in results])
 
 
-LAST = {*EXPANDED, *OF_F64, math.PowFOp.name}  # what `expand_last` replaces; of f32 instructions compute `OF_F64`
-
-
 def expand_last(module: ModuleOp) -> None:
     """Replaces what of such functions is left, those of f64 among them."""
-    while apply_patterns((ExpandFunction(last=True),), module):
-        continue  # with the functions that the others are made from
+    ops = operations_of(module)
+    names = {each.name for each in ops if each.name not in OF_F64 or each.operands[0].type == f64}
+    if not names.isdisjoint({*EXPANDED, *OF_F64, math.PowFOp.name}):
+        while apply_patterns((ExpandFunction(last=True),), module):
+            continue  # with the functions that the others are made from

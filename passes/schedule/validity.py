@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations, product
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import f32
 from xdsl.utils.exceptions import VerifyException
@@ -24,7 +24,6 @@ from ...dialect.warp.elements import M
 from ...dialect.warp.mma import part_of
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
-from ..linalg.read_attention import Attention
 from . import needs
 from .defaults import UNPIPELINED, can_slice, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
@@ -32,6 +31,9 @@ from .needs import staged_part
 from .tensor_memory import stages_beside, why_no_pairs
 from .warpgroup import MAX_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
 from .warpgroup_model import LINE
+
+if TYPE_CHECKING:
+    from ..linalg.read_attention import Attention
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
 

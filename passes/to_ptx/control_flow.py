@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects import affine, arith, gpu, scf
+from xdsl.dialects import arith, gpu, scf
 from xdsl.dialects.builtin import IndexType, i1, i32, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind
 
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.affine import without_symbols
 from ...dialect.mlir.gpu import ClusterBlockIdOp, NumberAlong, X
 from ...dialect.mlir.upstream import ElectOp, IndexCastUIOp, RegistersOp
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
@@ -20,7 +18,6 @@ from ...dialect.warp.elements import listed_types
 from ...dialect.warp.memory import CopyOp, LoadOp
 from ...dialect.warp.synchronisation import BULK, MAX_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
 from ..diagnostics import fail
-from ..patterns import evaluated
 from .addressing import INDEX_LIMIT
 from .emitter import SINK, Both, Condition, IndexValue, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
@@ -42,24 +39,6 @@ def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
         from .thread_code import constant
 
         constant(lowering, op)
-
-
-@lowers(affine.ApplyOp)
-def apply_map(lowering: KernelLowering, op: Any) -> None:
-    """Lowers an operation whose results a map gives of its operands. Dividends are assumed to be at least 0, as indices
-    are."""
-    operands = lowering.indices(op.operands)
-    by = {kind: partial(compute, lowering.scalars) for kind, compute in _AFFINE.items()}
-    for result, expr in zip(op.results, without_symbols(op.map.data), strict=True):
-        for each in expr.dfs():
-            unknown = isinstance(each, AffineBinaryOpExpr) and each.kind not in _AFFINE
-            if unknown or (isinstance(each, AffineBinaryOpExpr) and each.kind not in _SUMS and "-" in str(each.lhs)):
-                fail(op, f"{op.name} is not lowered with {each}")
-        lowering.values[result] = evaluated(expr, operands.__getitem__, by)
-
-
-_SUMS = {AffineBinaryOpKind.Add: Scalars.add, AffineBinaryOpKind.Mul: Scalars.multiply}
-_AFFINE = _SUMS | {AffineBinaryOpKind.FloorDiv: Scalars.quotient, AffineBinaryOpKind.Mod: Scalars.remainder}
 
 
 def _of_elements(lowering: KernelLowering, op: Operation) -> None:

@@ -20,7 +20,6 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
     SymbolRefAttr,
-    f64,
     i1,
     i8,
     i16,
@@ -52,10 +51,8 @@ from ...dialect.warp.attributes import (
 from ...dialect.warp.cta import MakeRingOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MAX_CTAS, MIN_CTAS
-from ...dialect.warp.tensor_memory import TensorMmaOp
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
-from ..linalg.functions import LAST, OF_F64, expand_last
 from ..linalg.product import PTX_NAME, fresh_name
 from ..patterns import constant_value, operations_of
 from .addressing import (
@@ -409,7 +406,7 @@ def _directives(kernel: gpu.FuncOp, lowering: KernelLowering) -> Iterator[str]:
         yield f".reqnctapercluster {', '.join(map(str, cluster))}"
     if isinstance(least := kernel.attributes.get(MIN_CTAS), IntegerAttr):
         yield f".minnctapersm {least.value.data}"
-    elif size is not None and any(isinstance(op, RegistersOp | TensorMmaOp) for op in operations_of(kernel)):
+    elif size is not None and any(op.name in (RegistersOp.name, "warp.tensor_mma") for op in operations_of(kernel)):
         yield ".minnctapersm 1"
 
 
@@ -467,7 +464,7 @@ class ConvertWarpToPtxPass(ModulePass):
     name = "convert-warp-to-ptx"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        names = {each.name for each in operations_of(op) if each.name not in OF_F64 or each.operands[0].type == f64}
+        names = {each.name for each in operations_of(op)}
         if "vector.contract" in names:
             from ..tile.foreign_kernels import ConvertVectorToWarpPass
 
@@ -476,7 +473,9 @@ class ConvertWarpToPtxPass(ModulePass):
             from ..pipelining.ring import SynchronisePass
 
             SynchronisePass().apply(ctx, op)
-        if not names.isdisjoint(LAST):
+        if any(name.startswith("math.") or (name.startswith("arith.") and name not in LOWERINGS) for name in names):
+            from ..linalg.functions import expand_last  # of which most kernels have no use
+
             expand_last(op)
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]

@@ -40,7 +40,6 @@ from .kernel import KernelLowering, check_multiple, cluster_of, lowers
 from .memory import COMMIT, UNPADDED, ZerosAround, memory_name, side_by_side
 from .products import check_warpgroups
 from .scalars import divisor_of
-from .synchronisation import barrier_address, one_thread
 
 PACKED_BITS = 4
 """Bits of elements of which two share a byte, that fragments are loaded of."""
@@ -169,6 +168,8 @@ def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place.stage, 'to')}")
     registers = lowering.fragment(op.fragment)
     if op.barriers is not None and op.number is not None:
+        from .synchronisation import barrier_address  # with what most kernels do not need
+
         counted = barrier_address(lowering, op, op.barriers, op.number)
         ctas = prod(cluster_of(lowering.kernel, lowering.target))
         SharedFragments(lowering.addressing).send(kind, place, registers, counted, ctas)
@@ -237,6 +238,8 @@ def _group(lowering: KernelLowering, op: CommitOp | WaitOp) -> None:
     if isinstance(op, WaitOp):
         what, pending = "wait_group" if op.read is None else "wait_group.read", [op.pending.value.data]
     if op.group.data == BULK:
+        from .synchronisation import one_thread
+
         emitter.emit(f"cp.async.bulk.{what}", *pending, guard=one_thread(lowering, op, op.by, op.each_warpgroup))
     elif op.group.data == WGMMA:
         check_warpgroups(lowering, op)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
@@ -22,14 +22,15 @@ from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, MapOp, Su
 from ...dialect.warp.memory import EXPONENT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
-from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, WgmmaOp, descriptor_of
 from ..diagnostics import fail
 from .emitter import WARP, IndexValue, VirtualRegister
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, check_multiple, lowers
 from .scalars import divisor_of
-from .widening import WIDENED_BYTES, Widening
+
+if TYPE_CHECKING:
+    from ...dialect.warp.tensor_memory import TensorMmaOp
 
 
 def _result_registers(lowering: KernelLowering, op: MmaOp) -> tuple[Fragment, Fragment]:
@@ -211,12 +212,16 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
         made, integers, less = weights
         # What the integers are less is taken away as they are made smaller, and they are scaled at once.
         if op is not less and not _scaled_steps(op.fragment.get_user_of_unique_use()):
+            from .widening import Widening  # with conversions that most products do not need
+
             widening = Widening(lowering.emitter, integers, element, byte=byte_of_lane(lowering, made))
             points = None if less is None else lowering.fragment(less.inputs[1])
             inputs[0] = widening.smaller(inputs[0], made.order, points)
         lowering.values[op.fragment] = inputs[0]
         return
     if isinstance(made := op.inputs[0].owner, ConvertOp) and kind is Kind.Mul and made.integers is not None:
+        from .widening import Widening
+
         widening = Widening(lowering.emitter, made.integers, element)
         if not multiplies_by_powers(op):
             lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
@@ -259,6 +264,8 @@ def _scaled_steps(op: Operation | None) -> list[ElementwiseOp]:
 
 def _scale_at_once(lowering: KernelLowering, steps: Sequence[ElementwiseOp]) -> None:
     """Integers of all steps of a turn times their scales."""
+    from .widening import Widening
+
     (made, integers), *_ = every = [pair for step in steps if (pair := scaled_integers(step)) is not None]
     byte, element = byte_of_lane(lowering, made), steps[0].fragment.type.element
     weights, scales = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
@@ -270,7 +277,11 @@ def _scale_at_once(lowering: KernelLowering, steps: Sequence[ElementwiseOp]) -> 
 
 def byte_of_lane(lowering: KernelLowering, op: ConvertOp) -> IndexValue | None:
     """The byte of a word that a lane converts; None for all of them."""
-    return lowering.scalars.mask(lowering.lane, WIDENED_BYTES - 1) if op.by_bytes else None
+    if not op.by_bytes:
+        return None
+    from .widening import WIDENED_BYTES
+
+    return lowering.scalars.mask(lowering.lane, WIDENED_BYTES - 1)
 
 
 def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp | None] | None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from xdsl.dialects import arith, cf, gpu
+from xdsl.dialects import affine, arith, cf, gpu
 from xdsl.dialects.builtin import IndexType, f32, i1, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind
 
 from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Shape
 from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.affine import without_symbols
 from ...dialect.mlir.arithmetic import INDEX
 from ...dialect.mlir.forall import DelinearizeIndexOp, LinearizeIndexOp
 from ...dialect.mlir.gpu_carried import (
@@ -32,8 +35,9 @@ from ...dialect.ptx.ops import FuncOp, VariableAttr
 from ...dialect.ptx.text.syntax import Symbol, Variable
 from ...dialect.warp.attributes import enclosing, type_name
 from ..diagnostics import fail
+from ..patterns import evaluated
 from .addressing import ALIGNMENT
-from .control_flow import apply_map, assign, lower_as, values_of, variable_of
+from .control_flow import assign, lower_as, values_of, variable_of
 from .elements import Elements, HeldElement, ptx_type_of
 from .emitter import At, Both, VirtualRegister
 from .epilogue import ElementPacking
@@ -41,15 +45,28 @@ from .fragments import Fragment
 from .kernel import KernelLowering, lowers
 from .llvm_kernel import bits_of
 from .memory_views import place_of
+from .scalars import Scalars
 from .thread_code import ARITH, combining, give, load_number, number_of, store_number
 
 
-def _indices(lowering: KernelLowering, op: Any) -> None:
-    apply_map(lowering, op)
+def _apply_map(lowering: KernelLowering, op: Any) -> None:
+    """Lowers an operation whose results a map gives of its operands. Dividends are assumed to be at least 0, as indices
+    are."""
+    operands = lowering.indices(op.operands)
+    by = {kind: partial(compute, lowering.scalars) for kind, compute in _AFFINE.items()}
+    for result, expr in zip(op.results, without_symbols(op.map.data), strict=True):
+        for each in expr.dfs():
+            unknown = isinstance(each, AffineBinaryOpExpr) and each.kind not in _AFFINE
+            if unknown or (isinstance(each, AffineBinaryOpExpr) and each.kind not in _SUMS and "-" in str(each.lhs)):
+                fail(op, f"{op.name} is not lowered with {each}")
+        lowering.values[result] = evaluated(expr, operands.__getitem__, by)
 
 
-for _kind in (DelinearizeIndexOp, LinearizeIndexOp):
-    lowers(_kind)(_indices)
+for _kind in (affine.ApplyOp, DelinearizeIndexOp, LinearizeIndexOp):
+    lowers(_kind)(_apply_map)
+
+_SUMS = {AffineBinaryOpKind.Add: Scalars.add, AffineBinaryOpKind.Mul: Scalars.multiply}
+_AFFINE = _SUMS | {AffineBinaryOpKind.FloorDiv: Scalars.quotient, AffineBinaryOpKind.Mod: Scalars.remainder}
 
 
 # Exchanges and reductions.

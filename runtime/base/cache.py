@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -152,12 +151,16 @@ def _sha256(*data: bytes) -> str:
 
 
 def _packed(held: object) -> bytes:
+    import pickle  # 2 ms, which a compilation without the cache does not wait for
+
     body = pickle.dumps(held)
     return _sha256(body).encode() + b"\n" + body
 
 
 def _unpacked(data: bytes) -> Any:
     """What an entry holds; None if it is not what was written."""
+    import pickle
+
     checksum, body = data[:DIGITS], data[DIGITS + 1 :]
     with suppress(pickle.UnpicklingError):
         return read_records(body) if _sha256(body).encode() == checksum else None
@@ -170,22 +173,19 @@ def read_records(data: bytes, is_other: Callable[[str, str], bool] = lambda modu
     Raises:
         pickle.UnpicklingError: for anything else, so that data can not run code.
     """
-    reader = _Records(BytesIO(data))
-    reader.is_other = is_other
-    return reader.load()
+    import pickle
 
+    class Records(pickle.Unpickler):
+        def find_class(self, module_name: str, global_name: str, /) -> Any:
+            if (module_name, global_name) == ("builtins", "frozenset") or is_other(module_name, global_name):
+                return super().find_class(module_name, global_name)
+            if module_name.startswith(f"{PACKAGE}."):
+                kind = super().find_class(module_name, global_name)
+                if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, tuple)):
+                    return cast("Any", kind)
+            raise pickle.UnpicklingError(f"{module_name}.{global_name}, expected a record of {PACKAGE}")
 
-class _Records(pickle.Unpickler):
-    is_other: Callable[[str, str], bool]
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if (module_name, global_name) == ("builtins", "frozenset") or self.is_other(module_name, global_name):
-            return super().find_class(module_name, global_name)
-        if module_name.startswith(f"{PACKAGE}."):
-            kind = super().find_class(module_name, global_name)
-            if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, tuple)):
-                return cast("Any", kind)
-        raise pickle.UnpicklingError(f"{module_name}.{global_name}, expected a record of {PACKAGE}")
+    return Records(BytesIO(data)).load()
 
 
 _UNUSED: ContextVar[bool] = ContextVar("unused", default=False)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects import arith, cf, func, gpu, memref, scf
+from xdsl.dialects import arith, func, gpu, memref, scf
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IndexType, IntegerAttr, NoneAttr
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
@@ -39,6 +39,8 @@ from ..base.launch import (
 )
 
 if TYPE_CHECKING:
+    from xdsl.dialects.cf import AssertOp
+
     from ..arguments.arrays import Argument
     from ..arguments.launch_values import LaunchValue
     from ..numerics.floats import Array
@@ -170,10 +172,11 @@ class _Reading:
                 if op.cond in self.unknown and op.false_region.blocks:
                     holds = 0
                 self._read_all(op.true_region if holds else op.false_region)
-            case cf.AssertOp() if op.arg in self.numbers:
-                self.dynamic = True
-                if self.values is not None and not self.numbers[op.arg]:
-                    raise ArgumentError(f"{place_of(op)}with these sizes an assertion does not hold: {op.msg.data}")
+            case Operation(name="cf.assert") if op.operands[0] in self.numbers:
+                self.dynamic, asserted = True, cast("AssertOp", op)
+                if self.values is not None and not self.numbers[asserted.arg]:
+                    said = asserted.msg.data
+                    raise ArgumentError(f"{place_of(op)}with these sizes an assertion does not hold: {said}")
             case arith.IndexCastOp() | arith.ExtSIOp() | arith.TruncIOp() if op.input in self.numbers:
                 self.numbers[op.result] = self.numbers[op.input]
                 if op.input in self.unknown:

@@ -459,9 +459,8 @@ def _lying(tensor: torch.Tensor, order: MemoryOrder) -> torch.Tensor:
 
 def _drawn(example: torch.Tensor, strides: Sequence[Any] = ()) -> torch.Tensor:
     """A tensor of random elements, zeros of integers, with the shape of an example, and its strides or others."""
-    testing: Any = import_module("torch._dynamo.testing")
     sizes, steps = (list(map(hint, each)) for each in (example.shape, strides or example.stride()))
-    return testing.rand_strided(sizes, steps, example.dtype, example.device)
+    return import_module("torch._dynamo.testing").rand_strided(sizes, steps, example.dtype, example.device)
 
 
 def _times(contenders: Sequence[Sequence[Callable[[], object]]]) -> list[float]:
