@@ -224,7 +224,7 @@ class Product:
         (down, along), (across, _) = (form.blocks for form in self.op.block_scales)
         return self.m // down if down > 0 and self.is_known("m") else 1, self.n // across, self.k // along
 
-    @property
+    @cached_property
     def sparsity(self) -> int:
         """Elements of A for each stored element: 2 if A is sparse, 1 otherwise."""
         return self.op.sparsity

@@ -232,7 +232,9 @@ def tiles_of(
         tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
     largest = None if measured or deep or product.convolves else PAIRS
     clusters = CLUSTERS[:largest] if within and product.second is None else CLUSTERS[:1]
-    for parts, cluster, tile, joined in combinations(parts_of(product), clusters, tiles, (False, True)[: 1 + deep]):
+    fewest = min(product.tiles(tile.m, tile.n) for tile in tiles)
+    counts = [parts for parts in parts_of(product) if parts == 1 or fewest * parts <= target.sms]
+    for parts, cluster, tile, joined in combinations(counts, clusters, tiles, (False, True)[: 1 + deep]):
         tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
         if (parts, cluster, joined) == (1, (1, 1), False) or fits(product, tile, target):
             yield tile
