@@ -70,6 +70,11 @@ def small_values(kind: ElementType) -> Array:
     """The value of each word of a type of at most 16 bits, as f32. f16, bf16 and e5m2 have infinities and NaNs, e4m3
     the one NaN S.1111.111, ue5m3 the one NaN 255; the narrower types have neither. ue8m0 are the powers of 2 from
     2^-127 on, and the one NaN 255."""
+    if kind.name in ("f16", "bf16", "e5m2"):  # the upper bits of numpy's types, read as these, for tables are large
+        word, wide = (np.uint32, np.float32) if kind.exponent == 8 else (np.uint16, np.float16)
+        value = (np.arange(1 << kind.bits, dtype=word) << np.finfo(wide).bits - kind.bits).view(wide).astype(np.float32)
+        value[np.isnan(value)] = np.nan
+        return value
     words = np.arange(1 << kind.bits)
     if kind.name == "ue8m0":
         return np.ldexp(np.where(words < 255, 1, np.nan), words - 127).astype(np.float32)
@@ -80,9 +85,6 @@ def small_values(kind: ElementType) -> Array:
     if kind.name in ("e4m3", "ue4m3", "ue5m3"):
         ones = (1 << e + m) - 1
         value[words & ones == ones] = np.nan
-    if kind.name in ("f16", "bf16", "e5m2"):
-        top = field == (1 << e) - 1
-        value[top] = np.where(fraction == 0, np.copysign(np.inf, value), np.nan)[top]
     return value.astype(np.float32)
 
 
