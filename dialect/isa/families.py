@@ -331,9 +331,10 @@ def family(spelling: str) -> str | None:
 
 
 @cache
-def _spelled(name: str) -> Mapping[str, Form]:
-    """The rows of a family by their spelling."""
-    return {row.spelling: row for row in FAMILIES[name]()}
+def _spelled(name: str, shape: str = "") -> Mapping[str, Form]:
+    """The rows of a family, or those of a shape, by their spelling."""
+    rows = FAMILIES[name]()
+    return {row.spelling: row for row in rows if not shape or str(getattr(row, "shape", "")) == shape}
 
 
 @cache
@@ -350,7 +351,8 @@ def find(opcode: str) -> Form | None:
     name = family(opcode)
     if name is None:
         return None
-    return _spelled(name).get(opcode) or _by_order_key(name).get(order_key(opcode))
+    shape = next((word for word in opcode.split(".") if word[:1] == "m" and word[1:2].isdecimal()), "")
+    return _spelled(name, shape).get(opcode) or _by_order_key(name).get(order_key(opcode))
 
 
 LIKELY = 24

@@ -67,7 +67,7 @@ class DescriptorError(ValueError):
     """A word that is no descriptor, or a layout that a descriptor cannot express."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MatrixDescriptor:
     """A matrix descriptor of `wgmma`. Its fields are in bytes: `swizzle` is 0 (none), 32, 64 or 128. `base_offset`
     counts rows of 128 bytes.
@@ -238,7 +238,13 @@ class Wgmma(ProductForm):
 @cache
 def rows() -> tuple[Wgmma, ...]:
     """Every form of `wgmma.mma_async` and `wgmma.mma_async.sp`."""
-    return (*_rows(), *_rows(sparse=True))
+    return (*dense_rows(), *_rows(sparse=True))
+
+
+@cache
+def dense_rows() -> tuple[Wgmma, ...]:
+    """Every form of `wgmma.mma_async`."""
+    return tuple(_rows())
 
 
 def _types() -> Iterator[tuple[str, str, str, Version]]:

@@ -3,9 +3,10 @@ spellings. Source: PTX ISA 9.7."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 from typing import cast
 
 from .. import plugins
@@ -14,25 +15,35 @@ from ..isa.row import Bindings, Row
 from .rows import arithmetic, copies, data, synchronisation
 from .rows.grammar import PatternRow, is_type, name_of
 
-_FREQUENT: tuple[PatternRow, ...] = (
-    *arithmetic.INTEGER_ROWS, *arithmetic.FLOATING_ROWS, *arithmetic.COMPARISON_ROWS, *data.MOVE_ROWS,
-    *data.CONVERSION_ROWS, *data.MEMORY_ROWS, *copies.ASYNCHRONOUS_ROWS, *synchronisation.CONTROL_ROWS,
-    *synchronisation.BARRIER_ROWS, *synchronisation.ATOMIC_ROWS, *synchronisation.MBARRIER_ROWS, *copies.MULTIMEM_ROWS,
-    *copies.TENSOR_ROWS, *synchronisation.WARPGROUP_ROWS, *arithmetic.VIDEO_ROWS,
-)  # fmt: skip
+
+def _frequent() -> tuple[PatternRow, ...]:
+    return (
+        *arithmetic.INTEGER_ROWS, *arithmetic.FLOATING_ROWS, *arithmetic.COMPARISON_ROWS, *data.MOVE_ROWS,
+        *data.CONVERSION_ROWS, *data.MEMORY_ROWS, *copies.ASYNCHRONOUS_ROWS, *synchronisation.CONTROL_ROWS,
+        *synchronisation.BARRIER_ROWS, *synchronisation.ATOMIC_ROWS, *synchronisation.MBARRIER_ROWS,
+        *synchronisation.WARPGROUP_ROWS, *arithmetic.VIDEO_ROWS,
+    )  # fmt: skip
+
+
+def _of_boxes() -> tuple[PatternRow, ...]:
+    return (*copies.multimem_rows(), *copies.tensor_rows())
 
 
 @cache
 def _rare() -> tuple[PatternRow, ...]:
-    """Two fifths of all rows, imported for what no frequent row begins as: tensor memory and opaque operands."""
+    """Two fifths of all rows, imported for what no other row spells: tensor memory and opaque operands."""
     from .rows import opaque, tcgen05
 
     return (*tcgen05.TENSOR_CORE_ROWS, *opaque.TEXTURE_ROWS, *opaque.FABRIC_ROWS)
 
 
+_TABLES = _frequent, _of_boxes, _rare
+"""The rows, each part made when none before it spells an opcode."""
+
+
 def every_row() -> tuple[PatternRow, ...]:
     """All but those of the matrix instructions, which `families.find` makes when they are asked for."""
-    return (*_FREQUENT, *_rare())
+    return tuple(chain.from_iterable(part() for part in _TABLES))
 
 
 @cache
@@ -42,13 +53,14 @@ def roots() -> frozenset[str]:
 
 
 @cache
-def _by_root(*, rare: bool = False) -> dict[str, list[PatternRow]]:
-    return _table(_rare() if rare else _FREQUENT)
+def _by_root(part: Callable[[], Iterable[PatternRow]]) -> dict[str, list[PatternRow]]:
+    return _table(part())
 
 
-def _of_root(root: str) -> Sequence[PatternRow]:
-    """The rows of opcodes with a first word, but for those of plugins."""
-    return _by_root().get(root) or _by_root(rare=True).get(root, ())
+def _of_root(root: str) -> Iterator[Sequence[PatternRow]]:
+    """The rows of opcodes with a first word, part by part; those of plugins last."""
+    yield from (_by_root(part).get(root, ()) for part in _TABLES)
+    yield _from_outside().get(root, ())
 
 
 @cache
@@ -70,7 +82,7 @@ def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
     if (form := families.find(opcode)) is not None:
         return ((form, {}),)
     root = opcode.partition(".")[0]
-    return _spelling(opcode, _of_root(root)) or _spelling(opcode, _from_outside().get(root, ()))
+    return next(filter(None, (_spelling(opcode, rows) for rows in _of_root(root))), ())
 
 
 def _spelling(opcode: str, rows: Iterable[PatternRow]) -> tuple[tuple[Row, Bindings], ...]:
@@ -99,7 +111,7 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
         return tuple(get_close_matches(root, sorted(roots()), count))
     near = families.nearest(opcode, count) if root in families.ROOTS else []
     words = frozenset(opcode.split("."))
-    rows = (*_of_root(root), *_from_outside().get(root, ()))
+    rows = chain.from_iterable(_of_root(root))
 
     def alike(row: PatternRow) -> tuple[int, int]:
         begun = (sum(takewhile(bool, map(eq, word, has))) for word in words - row.words for has in row.words)

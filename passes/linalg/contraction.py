@@ -137,7 +137,7 @@ def multiplies_images(op: Operation, a: SSAValue, b: SSAValue) -> bool:
     static = all(kind.has_static_shape() for kind in kinds)
     if target is None or not static or any(element is None or element.bits != IMAGE_BITS for element in elements):
         return False
-    return any(row.runs_on(target) for row in having(wgmma.rows, a=elements[0], b=elements[1]))
+    return any(row.runs_on(target) for row in having(wgmma.dense_rows, a=elements[0], b=elements[1]))
 
 
 class SeparateProductsError(Exception):

@@ -74,7 +74,7 @@ def objection(first: MatmulOp, second: MatmulOp, target: Target | None, apart: i
 
 def _of_warpgroups(op: MatmulOp) -> list[wgmma.Wgmma]:
     """The instructions of warpgroups that multiply the types of a product."""
-    return [row for row in wgmma.rows() if [row.a.name, row.b.name] == [*op.multiplied]]
+    return [row for row in wgmma.dense_rows() if [row.a.name, row.b.name] == [*op.multiplied]]
 
 
 def _of_rows(op: MatmulOp) -> bool:

@@ -191,7 +191,8 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
     if of.kind:
         return () if exchanged or sparse else having(of_kinds, a=a, b=b, kind=of.kind, scale_type=of.scale_type)
     a, b = (b, a) if exchanged else (a, b)
-    every = having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
+    rows = wgmma.rows if sparse else wgmma.dense_rows
+    every = having(rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
     return every if exchanged else (*every, *map(doubled, every))
 
 
@@ -212,7 +213,7 @@ def has_warpgroups(product: Multiplied, target: Target, *, exchanged: bool = Fal
 
 def adds_in_tensor_memory(target: Target) -> bool:
     """Whether products of warpgroups add up in tensor memory, as the target has no `wgmma`."""
-    return not wgmma.rows()[0].runs_on(target)
+    return not wgmma.dense_rows()[0].runs_on(target)
 
 
 def promotes(product: Product, accumulate: str, target: Target) -> bool:

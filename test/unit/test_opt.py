@@ -580,7 +580,9 @@ class TestProcess:
         """A product on memory for sm_80 waits for nothing that tensors, rows, several warpgroups or split K need."""
         script = (
             "import sys; from warploom.runtime import compile; compile(sys.argv[1], 'sm_80', cache=False);"
-            "print(*sorted(m for m in sys.argv[2:] if m in sys.modules))"
+            "print(*sorted(m for m in sys.argv[2:] if m in sys.modules));"
+            "from warploom.dialect.isa import wgmma; from warploom.dialect.ptx.rows import copies;"
+            "print(*(rows.cache_info().currsize for rows in (wgmma.rows, copies.tensor_rows)))"
         )
         module = "warploom.passes.tile.stage"
         others = ("xdsl.dialects.tensor", "xdsl.dialects.bufferization", "warploom.passes.tile.rows",
@@ -592,12 +594,13 @@ class TestProcess:
                   "warploom.passes.to_ptx.epilogue", "warploom.dialect.warp.conversions",
                   "warploom.dialect.mlir.convolution", "warploom.passes.linalg.dequantised",
                   "warploom.passes.linalg.functions", "warploom.passes.to_ptx.widening",
+                  "warploom.passes.tile.register_products",
                   "warploom.passes.to_ptx.synchronisation", "warploom.dialect.warp.tensor_memory",
                   "html", "difflib", "pickle",
                   "xdsl.dialects.affine", "xdsl.dialects.cf", "xdsl.dialects.vector")  # fmt: skip
         command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", module, *others]
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-        assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"{module}\n", b"")
+        assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"{module}\n0 0\n", b"")
 
 
 class TestNames:

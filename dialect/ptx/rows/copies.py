@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from ...isa.families import BLACKWELL, NIBBLES, blackwell
 from ...isa.row import Specific, Version
@@ -313,19 +313,23 @@ def _priority(words: str, operands: str, section: str, meaning: str) -> PatternR
     return of_rubin(spelling, operands, section, meaning=meaning, text=(9, 4))
 
 
-TENSOR_ROWS: tuple[PatternRow, ...] = (
-    *_overridden(_boxes()),
-    # 9.7.9.25.4.3, 9.7.10.18 of PTX 9.4  A prefetch with a priority, and the end of it
-    of_rubin("cp.async.bulk.prefetch.L2.global.L2::evict_last", f"a:[global], {_SIZE}", "9.7.9.25.4.3", meaning="hint"),
-    _priority("{.global}", f"a:[global], {_SIZE}", "9.7.10.18", "hint"),
-    # 9.7.9.26  tensormap.query, tensormap.replace
-    row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[]", "9.7.9.26", ptx=(9, 5), sm=90,
-        only=_QUERIED, meaning="tensor.class"),
-    *_replacements(),
-    # 9.7.13.16  tensormap.cp_fenceproxy
-    row("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{cta,cluster,gpu,sys}.sync.aligned",
-        "a:[global], b:[shared], n:imm(128)", "9.7.13.16", ptx=(8, 3), sm=90, meaning="tensor.copy map"),
-)  # fmt: skip
+@cache
+def tensor_rows() -> tuple[PatternRow, ...]:
+    """Those of boxes, of tensor maps, and of priorities."""
+    return (
+        *_overridden(_boxes()),
+        # 9.7.9.25.4.3, 9.7.10.18 of PTX 9.4  A prefetch with a priority, and the end of it
+        of_rubin("cp.async.bulk.prefetch.L2.global.L2::evict_last", f"a:[global], {_SIZE}", "9.7.9.25.4.3",
+                 meaning="hint"),
+        _priority("{.global}", f"a:[global], {_SIZE}", "9.7.10.18", "hint"),
+        # 9.7.9.26  tensormap.query, tensormap.replace
+        row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[]", "9.7.9.26", ptx=(9, 5), sm=90,
+            only=_QUERIED, meaning="tensor.class"),
+        *_replacements(),
+        # 9.7.13.16  tensormap.cp_fenceproxy
+        row("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{cta,cluster,gpu,sys}.sync.aligned",
+            "a:[global], b:[shared], n:imm(128)", "9.7.13.16", ptx=(8, 3), sm=90, meaning="tensor.copy map"),
+    )  # fmt: skip
 
 
 # Addresses that stand for memory of several GPUs. Source: PTX ISA 9.7.9.14.
@@ -375,7 +379,8 @@ def _form(
         yield row(f"multimem.{name}{order}{words}", operands, "9.7.9.14", ptx=ptx, sm=90, only=only)
 
 
-def _rows() -> Iterator[PatternRow]:
+def multimem_rows() -> Iterator[PatternRow]:
+    """Those of memory of several GPUs."""
     for words, operation in _WORDS:
         for name in ("ld_reduce", "red"):
             yield from _form(name, words, "V*T" if ".V" in words else "T", operation)
@@ -390,6 +395,3 @@ def _rows() -> Iterator[PatternRow]:
         yield from _form("st", words, value, "", (8, 6), _BYTES)
     yield from _form("st", "{P=.global}.T{b32,b64,u32,s32,u64,s64,f32,f64}", "T", "")
     yield from _form("st", "{P=.global}.V{v2,v4}.T{f32}", "V*T", "")
-
-
-MULTIMEM_ROWS = tuple(_rows())
