@@ -55,6 +55,23 @@ def _definition_of(kind: type[IRDLOperation]) -> OpDef:
     return own
 
 
+@cache
+def _program(kind: type[IRDLOperation]) -> FormatProgram:
+    """The format of a class, or of the next one behind it that has one."""
+    every = cast("Sequence[type[IRDLOperation]]", kind.__mro__)
+    definitions = (each.get_irdl_definition() for each in every if "get_irdl_definition" in vars(each))
+    definition = next(each for each in definitions if each.assembly_format is not None)
+    return FormatProgram.from_str(cast("str", definition.assembly_format), definition)
+
+
+def _read(kind: type[OpT], parser: Parser) -> OpT:
+    return _program(kind).parse(parser, kind)
+
+
+def _write(op: IRDLOperation, printer: Printer) -> None:
+    _program(type(op)).print(printer, op)
+
+
 def irdl_op_definition(kind: type[OpT]) -> type[OpT]:
     """xDSL's decorator of an operation, but for its assembly format, which is parsed when the first operation is read
     or printed: that takes as long as all else, and a compilation reads and prints few of the operations that it makes.
@@ -69,15 +86,7 @@ def irdl_op_definition(kind: type[OpT]) -> type[OpT]:
     members = get_accessors_from_op_def(definition, getattr(kind, "verify_", None))
     if text is not None:
         definition.assembly_format = text
-        program = cache(lambda: FormatProgram.from_str(text, definition))
-
-        def read(own: type[OpT], parser: Parser) -> OpT:
-            return program().parse(parser, own)
-
-        def write(op: IRDLOperation, printer: Printer) -> None:
-            program().print(printer, op)
-
-        members |= {"parse": classmethod(read), "print": write}
+        members |= {"parse": classmethod(_read), "print": _write}
     for name, member in members.items():
         setattr(kind, name, member)
     return kind
