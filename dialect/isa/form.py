@@ -23,7 +23,7 @@ NOT_IN_MLIR = "-"
 """What `mlir` says of a type that MLIR has no name for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ElementType:
     """One matrix element type, by its PTX name, and what MLIR calls it (the same unless `mlir` says so). `bits` is the
     width in a packed register, and in memory unless `memory_bits` says otherwise; `exponent` and `mantissa` are field
@@ -240,7 +240,7 @@ def _layout(role: str, vector: int, tiles: int) -> Layout:
     return Layout(tuple(names.get(bit, bit) for bit in alone.lane), alone.element)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BlockScale:
     """How the multiplicands are scaled: `vector` scales of type `type` for each row of A and each column of B.
 
@@ -339,7 +339,7 @@ ONE_OF_TWO_CODES = (0b0100, 0b1110)
 """9.7.14.6.1, tf32: the nibble of element 0 and that of element 1 of a chunk of two."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Granularity:
     """How A is sparse: of each `chunk` elements of a row, `stored` are; they come in groups of `group`."""
 

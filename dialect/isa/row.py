@@ -23,7 +23,7 @@ NEWEST: Version = (9, 5)
 KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
     """One name `.target` accepts. `sm` is the number in the name; `suffix` is "", "a" (architecture-specific) or "f"
     (family-specific). `ptx` is the first PTX version that knows the name. `shared` is the most shared memory, in bytes,

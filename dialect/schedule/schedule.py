@@ -44,7 +44,7 @@ FRAGMENTS, WARPGROUPS, ATTENTION = "products of fragments", "products of warpgro
 PRODUCTS = (FRAGMENTS, WARPGROUPS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ScheduleField:
     """The declaration of a field of a schedule. `part` is the group that it belongs to, `meaning` its description.
     The text of a schedule contains the field if `always`, or if its value differs from `default`. The value is
@@ -122,7 +122,7 @@ def rare(part: str, meaning: str, default: Any, **more: Any) -> Any:
     return field(default=default, metadata={"part": part, "meaning": meaning, "default": default, **more})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
     """How one product is computed. Fields stand in the order of a schedule's text; `schedule["stages"]` finds one by
     its name. Raises ScheduleError if tiles do not divide one another, a number is out of range, or fields contradict

@@ -202,7 +202,7 @@ PACKED = {"b6x16_p32": 6, "b4x16_p64": 4}
 """The packed formats of memory, and the bits of their elements."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MatrixMove:
     """The matrices that one instruction moves, and how: the `matrices` of `warp.load` and `warp.store`. `count` is 1, 2
     or 4. With `b16`, what is transposed are pieces of 16 bits, whatever the elements. `packed` is a packed format, or

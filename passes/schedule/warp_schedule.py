@@ -379,7 +379,6 @@ class ChoosingPipeline(Pipeline, SchedulePass):
         return standard_pipeline(self.target, self.options() | model, tf32=self.tf32, tuned=self.tuned)
 
 
-@dataclass(frozen=True)
 class StandardPipeline(ChoosingPipeline):
     """Runs every pass of the standard pipeline, from `linalg` to the dialect `ptx`.
 

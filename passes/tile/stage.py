@@ -38,7 +38,6 @@ from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_u
 from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import group_scale_tile, scale_lines
 from .operands import FragmentProduct, KTurns, Multiplication, OperandTiles, copies_done, slice_number, warp_origin
-from .register_products import BlockScaledProduct, RegisterProduct, StoredProduct, WarpgroupProduct
 from .side_operands import CHUNK, LineTiles, MetadataTiles, Place, ScaleTiles
 from .store_epilogue import converted, in_layout, load, placed
 from .tiling import Tiling, outermost, schedule_of
@@ -377,11 +376,15 @@ class StagePass(PatternPass):
 def _multiplication(op: TileMmaOp) -> type[Multiplication]:
     """The way to multiply tiles, by the instruction that the schedule names and the scales that there are."""
     schedule = schedule_of(op)
+    if schedule.together == 1 and op.groups is None and op.b_stored is None:
+        return FragmentProduct
+    from . import register_products as ways  # which products by one warp's instruction do not need
+
     if schedule.together == 1:
-        return FragmentProduct if op.groups is None and op.b_stored is None else StoredProduct
+        return ways.StoredProduct
     if op.row_scales is not None:
-        return BlockScaledProduct
-    return WarpgroupProduct if schedule.in_registers == "none" else RegisterProduct
+        return ways.BlockScaledProduct
+    return ways.WarpgroupProduct if schedule.in_registers == "none" else ways.RegisterProduct
 
 
 @rewrite_pattern
