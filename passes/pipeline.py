@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from ..dialect.index import PASSES
 from ..dialect.isa.row import UnknownTargetError, target
 from ..dialect.isa.wgmma import WARPGROUP_SM
 from ..dialect.ptx.instruction import quoted
+from ..dialect.schedule import FIELDS
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import source
 from .diagnostics import remark, remarks, verify
@@ -65,8 +66,8 @@ def contents(module: ModuleOp) -> frozenset[str]:
         names.update(("linalg.*", "reduced") if any(map(_reduces, operations_of(module))) else ("linalg.*",))
     if any(map(_is_dynamic, types.values())):
         names.add("dynamic")
-    fields = (str(each.data).split(", ") for each in schedules.values())
-    return frozenset(names).union(f"schedule.{field.partition(' = ')[0]}" for each in fields for field in each)
+    chosen = [(field, getattr(each.data, name)) for each in schedules.values() for name, field in FIELDS.items()]
+    return frozenset(names).union(f"schedule.{field.name}" for field, value in chosen if value != field.default)
 
 
 def _reduces(op: Operation) -> bool:
@@ -102,7 +103,8 @@ def applicable(specs: Sequence[ArgSpec], module: ModuleOp) -> Iterator[ModulePas
         needs = () if spec.parameters else PASSES.get(spec.name, ())[2:]
         if needs and (present := present or contents(module)).isdisjoint(needs):
             continue
-        yield kind.from_pass_spec(spec) if fields(kind := WARPLOOM_UNIVERSE.all_passes[spec.name]()) else kind()
+        kind = WARPLOOM_UNIVERSE.all_passes[spec.name]()
+        yield kind.from_pass_spec(spec) if spec.parameters else kind()
         present = None
 
 
