@@ -33,7 +33,6 @@ from .machine.memory import (
     static_addresses,
 )
 from .machine.state import WORKSPACE, WORKSPACE_BYTES, State, align
-from .parallel import independent, run_batches
 
 IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024
@@ -67,7 +66,11 @@ def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> 
     if processes == 1 or launch.options.max_steps is not None or (observer is not None and not observer.merges):
         return False
     each = _ctas_of_batch(launch, total, at_once, processes)
-    if each >= total or not independent(launch.kernel):
+    if each >= total:
+        return False
+    from .parallel import independent, run_batches  # with processes, which few CTAs do not need
+
+    if not independent(launch.kernel):
         return False
     finished = 0
 

@@ -49,7 +49,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(count)
         return inner(work, count, *rest)
 
-    monkeypatch.setattr(batching, "run_batches", counted)
+    monkeypatch.setattr(parallel, "run_batches", counted)
     return seen
 
 

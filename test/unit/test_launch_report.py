@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from warploom.runtime import ArgumentError, compile, load_ptx
 from warploom.runtime.base.launch import CORES, Problem
 from warploom.runtime.interp import parallel
-from warploom.runtime.interp import program as batching
 from warploom.runtime.interp.watch import report as counting
 from warploom.runtime.interp.watch.report import (
     BANK_BYTES,
@@ -303,7 +302,7 @@ def test_counts_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> Non
         started.append(os.environ[CORES])
         return run_batches(*args)
 
-    monkeypatch.setattr(batching, "run_batches", noted)
+    monkeypatch.setattr(parallel, "run_batches", noted)
     for cores in ("1", "3"):
         monkeypatch.setenv(CORES, cores)
         counts = Reporter()

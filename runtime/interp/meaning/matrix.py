@@ -20,7 +20,6 @@ from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.floats import Array
 from ...numerics.fused_sum import scales
 from ...numerics.product import MatrixProduct, SideOperands
-from ...numerics.sparse import NibbleError, columns
 from ..machine.decode import Context, Multiply, meaning
 from ..machine.events import LANES, Selection, tell
 from ..machine.memory import FaultError, Part, check_writable, read_parts, thread_of, write_parts
@@ -195,6 +194,8 @@ def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
 def stored_columns(row: Mma | Wgmma, words: Array, selector: int) -> Array:
     """Which column of A each stored element belongs to: see `numerics.sparse`. Raises FaultError for metadata that
     means nothing."""
+    from ...numerics.sparse import NibbleError, columns  # of which dense products have no use
+
     try:
         return columns(row, words, selector)
     except NibbleError as error:
