@@ -30,7 +30,6 @@ from ...passes.patterns import float_value
 from ...passes.pipeline import import_passes
 from ..base.errors import ArgumentError, CompileError, WarploomError
 from ..base.launch import cores
-from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import DEFAULT_TARGET
@@ -348,6 +347,8 @@ def compile_together(
         number, kernel = result
         KERNELS[keys[number]] = kernel
         ready(missing[keys[number]].text)
+
+    from ..interp.parallel import side_by_side  # with the interpreter, of which the import of the backend has no use
 
     # What this process imports for one of them, later ones have.
     side_by_side(work, len(keys) - 1, keep, lambda: keep(work(len(keys) - 1)))
