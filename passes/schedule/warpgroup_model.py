@@ -32,8 +32,7 @@ MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
 EXCHANGED, EXCHANGED_STEP, MAX_EXCHANGED, MAX_EXCHANGED_TILE = (128, 64, 192), 16, 256, 176 * 192
-"""Columns of tiles of the transposes; what their rows are multiples of, in which D is staged, and their most rows and
-elements."""
+"""Columns of tiles of the transposes; the step of their rows, in which D is staged; their most rows and elements."""
 
 NOT_OVERLAPPED = 0.25
 """The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
@@ -275,8 +274,7 @@ def parts_of(product: Product) -> Iterable[int]:
 
 
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
-    """Whether there are enough tiles for a cluster; with several parts of K, whether all CTAs run at once and none is
-    empty."""
+    """Whether there are enough tiles for a cluster; of parts of K, whether all CTAs run at once, and none is empty."""
     indivisible = (product.batch and not product.convolves) or product.batch_invariant
     (high, wide), together = tile.cluster, tile.together
     full = product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
