@@ -295,7 +295,7 @@ FEATURE_FILES = {
     "packed weights": "dialect/warp/views.py passes/linalg/fuse_weights.py passes/tile/register_products.py "
     "runtime/arguments/packed.py",
     "tensor copies": "dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
-    "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
+    "passes/to_ptx/synchronisation.py runtime/plan/host.py",
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",
     "tensor memory": "dialect/isa/tensor_product.py dialect/layouts/tensor_memory.py dialect/warp/tensor_memory.py "
     "passes/schedule/warpgroup_model.py passes/pipelining/tensor_memory.py "

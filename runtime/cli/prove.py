@@ -172,11 +172,10 @@ def _drawn(signature: Signature, inputs: list[str], seed: int, *, poisoned: bool
 
 def _against_function(args: argparse.Namespace, module: PtxModule, text: str) -> Proof:
     from .. import prove
-    from ..kernel.lowering import chosen, parse
-    from ..plan import host
+    from ..kernel.lowering import chosen, parse, signature_of
 
     meant = parse(text, args.against)
-    named = _drawn(host.signature(chosen(meant, args.function)), args.inputs, args.seed)
+    named = _drawn(signature_of(chosen(meant, args.function)), args.inputs, args.seed)
     launch = _launch(args, module, "", list(named))
     return prove(launch, meant, named, function=args.function, seed=args.seed)
 

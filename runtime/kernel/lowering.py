@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias, cast
+from io import StringIO
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
-from xdsl.dialects import func, gpu
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr, TensorType, i32
+from xdsl.dialects import func, gpu, memref
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    SymbolRefAttr,
+    TensorType,
+    i32,
+)
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException, ParseError
+from xdsl.utils.hints import isa
 
 from ...dialect.isa.row import UnknownTargetError, named
 from ...dialect.isa.row import target as target_row
+from ...dialect.mlir.affine import FIXED, Nest, loops_of
+from ...dialect.mlir.contraction import METADATA
 from ...dialect.ptx.ops import FuncOp as PtxFuncOp
 from ...dialect.ptx.ops import ModuleOp as PtxModuleOp
 from ...dialect.ptx.printer import print_ptx, ptx_module
 from ...dialect.schedule import ScheduleError, parse_options
-from ...dialect.warp.attributes import UNUSED, schedule_on, target_of
+from ...dialect.warp.attributes import UNUSED, memory_of, schedule_on, target_of
+from ...dialect.warp.elements import M, N, companion_loops
+from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import METADATA_ROWS
 from ...passes.allocate import allocate
-from ...passes.diagnostics import describe, verify
+from ...passes.diagnostics import describe, place_of, verify
+from ...passes.linalg.operand import EXTENTS, promised, root
+from ...passes.patterns import constant_value
 from ...passes.pipeline import DEFAULT_TARGET, PARTS, STRATEGY, can_apply, contents, lower, phase, standard_pipeline
 from ...passes.source import begins_as_ptx
 from ...passes.universe import make_context, parse_mlir
-from ..arguments.signature import Signature
+from ..arguments.signature import Metadata, Parameter, Signature
 from ..base.errors import CompileError, HostError
-from ..base.launch import Dim3
+from ..base.launch import ELEMENT_NAMES, Dim3, Problem
 from ..plan import host
 from .kernel import Kernel, OnPhase, ScheduleOption
 
@@ -57,7 +82,7 @@ def lowered(
         pipeline = _pipeline(target, schedule, tf32, tuned)
         _apply_strategies(module, target, strategy)
         returned = {f.sym_name.data: len(f.function_type.outputs) for f in module.ops if isinstance(f, func.FuncOp)}
-        function = host.signature(chosen(module, name, tf32=tf32))
+        function = signature_of(chosen(module, name, tf32=tf32))
         lower(module, make_context(), pipeline, on_phase)
         kernel = _kernel_of(module, function, returned[function.name], target, file, on_phase)
         # Rows and elementwise operations are the same for every number of rows as they are.
@@ -197,12 +222,25 @@ def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> M
         raise CompileError(f"{file}: nested too deeply") from error
 
 
+def text_of(function: func.FuncOp) -> str:
+    """A lowered host function as text, with the constants that it uses and the places of its operations."""
+    out = StringIO()
+    module, used = function.parent_op(), {op.name_ for op in function.walk() if isinstance(op, memref.GetGlobalOp)}
+    constants = module.ops if isinstance(module, ModuleOp) and used else ()
+    names = {name.string_value() for name in used}
+    printer = Printer(out, print_generic_format=True, print_debuginfo=True)
+    for op in (*(o for o in constants if isinstance(o, memref.GlobalOp) and o.sym_name.data in names), function):
+        printer.print_op(op)
+        out.write("\n")
+    return out.getvalue()
+
+
 def _kernel_of(
     module: ModuleOp, function: Signature, results: int, target: str, file: str, on_phase: OnPhase | None
 ) -> Kernel:
     lowered = host.choose(module, function.name)
     plan = host.plan(lowered)
-    launching = host.text_of(lowered) if plan.dynamic else ""
+    launching = text_of(lowered) if plan.dynamic else ""
     device_modules = {op.sym_name.data: op for op in module.ops if isinstance(op, PtxModuleOp)}
     used = {launch.module for launch in plan.launches}
     empty = all(0 in (function.parameters[number].shape or ()) for number in function.written)
@@ -240,3 +278,176 @@ def as_compile_errors() -> Generator[None]:
         yield
     except (ParseError, DiagnosticException, ScheduleError, UnknownTargetError) as error:
         raise CompileError(describe(error).removeprefix("error: ")) from error
+
+
+# What a host function is called with, and what it writes.
+
+Structured: TypeAlias = LinalgStructuredOperation | MatmulOp
+
+
+def signature_of(function: func.FuncOp) -> Signature:
+    """The parameters of `function` and which of them it writes, from its type, its `linalg` operations and its
+    `warp.matmul`. A function that is already lowered counts as writing every array. Raises HostError for a parameter
+    that no numpy array can be, and for a function of several blocks."""
+    if len(function.body.blocks) != 1:
+        raise HostError(
+            f"@{function.sym_name.data}: expected a function of one block; scf.for and scf.if replace branches"
+        )
+    arguments = function.body.block.args
+    parameters = tuple(_parameter(function, argument) for argument in arguments)
+    structured = [op for op in function.body.walk() if isinstance(op, LinalgStructuredOperation | MatmulOp)]
+    if not structured and UNUSED not in function.attributes:
+        everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
+        return Signature(function.sym_name.data, parameters, everything, frozenset())
+    outputs = (root(v) for op in structured for v in ((op.d,) if isinstance(op, MatmulOp) else op.outputs))
+    written = {v.index for v in outputs if isinstance(v, BlockArgument)}
+    filled = {a.index for a in arguments if _filled_first(a, structured)}
+    products = tuple(product for op in structured if (product := _product(op)) is not None)
+    ties = _ties(structured, _same_sizes(function), parameters)
+    sparse = tuple(metadata for op in structured if (metadata := _metadata(op)) is not None)
+    of_results = function.attributes.get(EXTENTS)
+    computed = tuple(each.data for each in of_results) if isa(of_results, ArrayAttr[AffineMapAttr]) else ()
+    return Signature(
+        function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse, computed
+    )
+
+
+def _metadata(op: Structured) -> Metadata | None:
+    """The metadata of a product with a sparse A, if it is an argument."""
+    number = op.attributes.get(METADATA)
+    if isinstance(op, MatmulOp):
+        position = root(op.metadata) if op.metadata is not None else None
+        place = position.index if isinstance(position, BlockArgument) else None
+    else:
+        place = number.value.data if isinstance(number, IntegerAttr) else None
+    a, _ = _accesses(op)[0]
+    of = a.index if isinstance(a, BlockArgument) else -1
+    if place is None or not _is_array(a.type):
+        return None
+    return Metadata(place, str(a.type.element_type), of, METADATA_ROWS)
+
+
+Places = set[tuple[SSAValue, int]]
+"""Dimensions of one size."""
+
+
+def _same_sizes(function: func.FuncOp) -> list[Places]:
+    """The dimensions of memory, and of views, whose sizes are said to be those of other memory."""
+    same = list[Places]()
+    for op in function.walk():
+        match op:
+            case memref.AllocOp():
+                sizes = op.dynamic_sizes
+            case memref.SubviewOp():
+                sizes = op.sizes
+            case memref.ExpandShapeOp():
+                sizes = op.output_shape
+            case _:
+                continue
+        unknown = [d for d, size in enumerate(memory_of(op.results[0]).get_shape()) if size < 0]
+        for dimension, size in zip(unknown, sizes, strict=False):
+            if isinstance(dim := size.owner, memref.DimOp) and (other := constant_value(dim.index)) is not None:
+                same.append({(op.results[0], dimension), (dim.source, other)})
+    return same
+
+
+def _ties(
+    ops: Sequence[Structured], same: Sequence[Places], parameters: tuple[Parameter, ...]
+) -> tuple[frozenset[tuple[int, int]], ...]:
+    """The dimensions of arguments that run along one loop, where not all of their extents are known; loops of different
+    operations are one where they go through the same memory."""
+    groups = list[Places]()
+    for op in (*same, *ops):
+        loops: dict[int, Places] = {}
+        for value, along in () if isinstance(op, set) else (*_accesses(op), *_scales(op)):
+            for dimension, loop in enumerate(along):
+                if loop != FIXED:
+                    loops.setdefault(loop, set()).add((value, dimension))
+        for places in [op] if isinstance(op, set) else loops.values():
+            apart = [group for group in groups if group.isdisjoint(places)]
+            groups = [*apart, places.union(*(group for group in groups if not group.isdisjoint(places)))]
+
+    def unknown(position: int, dimension: int) -> bool:
+        shape = parameters[position].shape or ()
+        return dimension < len(shape) and shape[dimension] < 0
+
+    ties = (frozenset((v.index, d) for v, d in group if isinstance(v, BlockArgument)) for group in groups)
+    return tuple(tie for tie in ties if any(unknown(*place) for place in tie))
+
+
+def _product(op: Structured) -> Problem | None:
+    """The sizes of a matrix product: loops over rows of A and C, columns of B and C, A and B, and all three."""
+    # More inputs than two are scalars, such as zero points.
+    accesses = [(value, loops) for value, loops in _accesses(op) if loops]
+    if len(accesses) != 3:
+        return None
+    sizes: dict[int, int] = {}
+    for value, loops in accesses:
+        shape = value.type.get_shape() if _is_array(value.type) else ()
+        if len(shape) != len(loops) or min(shape) < 0:
+            return None
+        sizes = dict(zip(loops, shape, strict=True)) | sizes
+    a, b, c = (set(loops) for _, loops in accesses)
+    kinds = ((a & c) - b, (b & c) - a, (a & b) - c, a & b & c)
+    if FIXED in sizes or not kinds[2] or set().union(*kinds) != sizes.keys():
+        return None
+    return Problem(*(prod(sizes[loop] for loop in loops) for loops in kinds))
+
+
+def _accesses(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
+    """What an operation reads, then writes (of `warp.matmul` matrices alone), with the loops of the dimensions."""
+    if isinstance(op, MatmulOp):
+        return list(zip((*op.matrices, op.d), map(loops_of, op.maps), strict=False))
+    return [(access.value, access.loops) for access in Nest.of(op).accesses]
+
+
+def _scales(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
+    """The scales of blocks of A and B, which have no loop along K."""
+    if not isinstance(op, MatmulOp):
+        return []
+    loops = (companion_loops(map_, own, op.outer)[:-1] for map_, own in zip(op.maps, (M, N), strict=False))
+    return [(value, (*along, FIXED)) for value, along in zip(op.scales, loops, strict=False)]
+
+
+def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
+    return isinstance(kind, MemRefType | TensorType)
+
+
+def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
+    """Whether the first operation on an argument overwrites it without reading it."""
+    touched = ((op, op.memories if isinstance(op, MatmulOp) else op.operands) for op in ops)
+    first = next((op for op, values in touched if argument in map(root, values)), None)
+    if first is not None and not isinstance(first.parent_op(), func.FuncOp):
+        return False  # it may have no turn
+    if isinstance(first, MatmulOp):
+        others = (*first.factors, *first.epilogue_operands)
+        return first.c is None and argument == first.d and argument not in map(root, others)
+    if first is None or argument in map(root, first.inputs) or argument not in first.outputs:
+        return False
+    nest = Nest.of(first)
+    access = next(access for access in nest.writes if access.value is argument)
+    every = sorted(loop for loop in access.loops if loop != FIXED) == list(range(nest.loops))
+    return every and not access.element.uses
+
+
+def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
+    name = argument.name_hint or f"arg{argument.index}"
+    kind, strides = argument.type, None
+    if not _is_array(kind):
+        element, shape = "i64" if isinstance(kind, IndexType) else str(kind), None
+    else:
+        element, shape = str(kind.get_element_type()), kind.get_shape()
+        if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):
+            steps = kind.layout.get_strides()
+            if steps is None:
+                raise _refused(function, argument, f"expected a row-major or strided memref, got {kind}")
+            strides = tuple(steps)
+    if element not in ELEMENT_NAMES:
+        listed = ", ".join(ELEMENT_NAMES)
+        raise _refused(function, argument, f"no array can be passed as {kind}; element types are {listed}")
+    return Parameter(name, element, shape, strides, promised(argument))
+
+
+def _refused(function: func.FuncOp, argument: BlockArgument, message: str) -> HostError:
+    name = argument.name_hint or f"arg{argument.index}"
+    return HostError(f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name}): {message}")

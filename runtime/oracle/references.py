@@ -103,13 +103,12 @@ class LinalgReference(JudgeReference):
     """A function of an MLIR file. `inputs` are as `warploom run --in` takes them, with sizes in braces."""
 
     def __init__(self, text: str, file: str, inputs: Sequence[str] = (), function: str | None = None) -> None:
-        from ..kernel.lowering import chosen, parse
-        from ..plan import host
+        from ..kernel.lowering import chosen, parse, signature_of
         from ..reference.functions import KNOWN
 
         self.text, self.file, self.inputs = text, file, inputs
         self.function = chosen(parse(text, file), function, kept=KNOWN)
-        self.signature = host.signature(self.function)
+        self.signature = signature_of(self.function)
         self.names = [p.name for p in self.signature.parameters]
         self.positions = sorted(self.signature.written)
         self.written = [self.names[i] for i in self.positions]

@@ -1,1 +1,1 @@
-"""What a compiled function is, as plain data: launches of a host function and its signature."""
+"""What a call of a compiled function does, as plain data: the launches of a host function."""

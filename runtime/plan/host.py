@@ -1,85 +1,84 @@
-"""Host functions: what they are called with, and what they write."""
+"""What a lowered host function does when it is called: its launches, and the scratch memory between those.
+
+Such a function is a list of launches, of allocations that launches write for later ones to read, and of arithmetic on
+constants and on the sizes of its arguments. Reading it gives plain records; running them is the business of a device.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from io import StringIO
-from math import lcm, prod
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects import func, gpu, memref
-from xdsl.dialects.builtin import (
-    AffineMapAttr,
-    ArrayAttr,
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    ModuleOp,
-    NoneAttr,
-    TensorType,
-)
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Attribute, BlockArgument, SSAValue
-from xdsl.printer import Printer
-from xdsl.utils.hints import isa
+from xdsl.dialects import arith, func, gpu, memref, scf
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IndexType, IntegerAttr, ModuleOp, NoneAttr
+from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
-from ...dialect.mlir.affine import FIXED, Nest, loops_of
-from ...dialect.mlir.contraction import METADATA
-from ...dialect.warp.attributes import UNUSED, memory_of
-from ...dialect.warp.cta import IsDivisibleOp
-from ...dialect.warp.elements import M, N, companion_loops
-from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import METADATA_ROWS
-from ...passes.diagnostics import place_of
-from ...passes.linalg.operand import EXTENTS, promised, root
-from ...passes.patterns import constant_value
+from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, TensorMapError, TensorMapFields
+from ...dialect.mlir.affine import dynamic_parts, strides_of
+from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
+from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
+from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, Im2colOp, moved_as, moved_together
+from ...passes.diagnostics import name_of, place_of
+from ...passes.linalg.memory_uses import overlap
+from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
 from ...passes.universe import make_context, parse_mlir
-from ..arguments.signature import Metadata, Parameter, Signature
-from ..base.errors import HostError
-from ..base.launch import ELEMENT_NAMES, Plan, Problem, memory_bytes
-from .plan import layout_key, plan
+from ..base.errors import ArgumentError, HostError
+from ..base.launch import (
+    ELEMENT_NAMES,
+    Launch,
+    Mapped,
+    Passed,
+    Plan,
+    ScratchBuffer,
+    Shifted,
+    Word,
+    map_element,
+    memory_bytes,
+)
 
 if TYPE_CHECKING:
+    from xdsl.dialects.cf import AssertOp
+
+    from ..arguments.arrays import Argument
     from ..arguments.launch_values import LaunchValue
+    from ..numerics.floats import Array
 
 REMEMBERED = 256
 """Plans of calls that are kept of a function."""
 
-Structured: TypeAlias = LinalgStructuredOperation | MatmulOp
+ROW_LIMIT = 1 << 31
+"""Kernels compute with 32-bit distances of rows in bytes."""
+
+_ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
+    arith.AddiOp: lambda a, b: a + b,
+    arith.SubiOp: lambda a, b: a - b,
+    arith.MuliOp: lambda a, b: a * b,
+    arith.DivUIOp: lambda a, b: a // b,
+    arith.FloorDivSIOp: lambda a, b: a // b,
+    arith.RemUIOp: lambda a, b: a % b,
+    arith.CeilDivUIOp: lambda a, b: -(-a // b),
+    arith.MinUIOp: min,
+    arith.MaxUIOp: max,
+    arith.MinSIOp: min,
+    arith.MaxSIOp: max,
+    arith.AndIOp: lambda a, b: a & b,
+}
+
+_ORDERS = (operator.lt, operator.le, operator.gt, operator.ge)
+_COMPARED: Sequence[Callable[[int, int], bool]] = (operator.eq, operator.ne, *_ORDERS, *_ORDERS)
+"""The predicates of `arith.cmpi` by number, on sizes, which are not negative."""
 
 
-def text_of(function: func.FuncOp) -> str:
-    """A lowered host function as text, with the constants that it uses and the places of its operations."""
-    out = StringIO()
-    module, used = function.parent_op(), {op.name_ for op in function.walk() if isinstance(op, memref.GetGlobalOp)}
-    constants = module.ops if isinstance(module, ModuleOp) and used else ()
-    names = {name.string_value() for name in used}
-    printer = Printer(out, print_generic_format=True, print_debuginfo=True)
-    for op in (*(o for o in constants if isinstance(o, memref.GlobalOp) and o.sym_name.data in names), function):
-        printer.print_op(op)
-        out.write("\n")
-    return out.getvalue()
-
-
-def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
-    """A function that plans a call from its arguments. `text` is the lowered host function, printed by `text_of`. The
-    plan depends on the layouts of the arguments alone. Calls with equal layouts share one plan."""
-    function = choose(parse_mlir(make_context(), text, name), name)
-    asked = (op for op in function.walk() if isinstance(op, IsDivisibleOp))
-    bytes_ = lcm(*(memory_bytes(str(memory_of(op.memory).element_type), op.number) for op in asked))
-    indices = [argument.index for argument in function.body.block.args if isinstance(argument.type, IndexType)]
-    plans: dict[tuple[object, ...], Plan] = {}
-
-    def plan_of(values: Sequence[LaunchValue]) -> Plan:
-        key = (*(layout_key(value, bytes_) for value in values), *(int(cast("Any", values[i])) for i in indices))
-        if (made := plans.get(key)) is None:
-            made = plan(function, values)
-            if len(plans) >= REMEMBERED:
-                plans.clear()
-            plans[key] = made
-        return made
-
-    return plan_of
+def index_result(op: Operation, a: int, b: int) -> int:
+    """The value of an operation on two sizes. Raises HostError for an operation that is not supported here."""
+    if isinstance(op, arith.CmpiOp):
+        return int(_COMPARED[op.predicate.value.data](a, b))
+    if type(op) not in _ARITHMETIC:
+        raise HostError(f"{place_of(op)}expected arith on sizes, got {op.name}")
+    return _ARITHMETIC[type(op)](a, b)
 
 
 def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
@@ -99,172 +98,403 @@ def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
     return by_name[name]
 
 
-def signature(function: func.FuncOp) -> Signature:
-    """The parameters of `function` and which of them it writes, from its type, its `linalg` operations and its
-    `warp.matmul`. A function that is already lowered counts as writing every array. Raises HostError for a parameter
-    that no numpy array can be, and for a function of several blocks."""
-    if len(function.body.blocks) != 1:
-        raise HostError(
-            f"@{function.sym_name.data}: expected a function of one block; scf.for and scf.if replace branches"
-        )
-    arguments = function.body.block.args
-    parameters = tuple(_parameter(function, argument) for argument in arguments)
-    structured = [op for op in function.body.walk() if isinstance(op, LinalgStructuredOperation | MatmulOp)]
-    if not structured and UNUSED not in function.attributes:
-        everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
-        return Signature(function.sym_name.data, parameters, everything, frozenset())
-    outputs = (root(v) for op in structured for v in ((op.d,) if isinstance(op, MatmulOp) else op.outputs))
-    written = {v.index for v in outputs if isinstance(v, BlockArgument)}
-    filled = {a.index for a in arguments if _filled_first(a, structured)}
-    products = tuple(product for op in structured if (product := _product(op)) is not None)
-    ties = _ties(structured, _same_sizes(function), parameters)
-    sparse = tuple(metadata for op in structured if (metadata := _metadata(op)) is not None)
-    of_results = function.attributes.get(EXTENTS)
-    computed = tuple(each.data for each in of_results) if isa(of_results, ArrayAttr[AffineMapAttr]) else ()
-    return Signature(
-        function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse, computed
-    )
+def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
+    """A function that plans a call from its arguments. `text` is the lowered host function, printed by `text_of`. The
+    plan depends on the layouts of the arguments alone. Calls with equal layouts share one plan."""
+    function = choose(parse_mlir(make_context(), text, name), name)
+    asked = (op for op in function.walk() if isinstance(op, IsDivisibleOp))
+    bytes_ = math.lcm(*(memory_bytes(str(memory_of(op.memory).element_type), op.number) for op in asked))
+    indices = [argument.index for argument in function.body.block.args if isinstance(argument.type, IndexType)]
+    plans: dict[tuple[object, ...], Plan] = {}
+
+    def plan_of(values: Sequence[LaunchValue]) -> Plan:
+        key = (*(layout_key(value, bytes_) for value in values), *(int(cast("Any", values[i])) for i in indices))
+        if (made := plans.get(key)) is None:
+            made = plan(function, values)
+            if len(plans) >= REMEMBERED:
+                plans.clear()
+            plans[key] = made
+        return made
+
+    return plan_of
 
 
-def _metadata(op: Structured) -> Metadata | None:
-    """The metadata of a product with a sparse A, if it is an argument."""
-    number = op.attributes.get(METADATA)
-    if isinstance(op, MatmulOp):
-        position = root(op.metadata) if op.metadata is not None else None
-        place = position.index if isinstance(position, BlockArgument) else None
-    else:
-        place = number.value.data if isinstance(number, IntegerAttr) else None
-    a, _ = _accesses(op)[0]
-    of = a.index if isinstance(a, BlockArgument) else -1
-    if place is None or not _is_array(a.type):
-        return None
-    return Metadata(place, str(a.type.element_type), of, METADATA_ROWS)
+def plan(function: func.FuncOp, values: Sequence[LaunchValue] | None = None) -> Plan:
+    """The launches of a lowered host function, in order, and the scratch memory of its `memref.alloc`s.
+
+    `values` are the arguments of the call, where launches depend on them. A launch of no CTAs is left out.
+
+    Raises:
+        HostError: naming the first operation that has no meaning here.
+        ArgumentError: for a size or stride that is too large for a kernel.
+    """
+    reading = _Reading(function, values)
+    for argument in function.body.block.args:
+        if isinstance(argument.type, IndexType):
+            reading.take_index(argument)
+    for op in function.body.block.ops:
+        reading.read(op)
+    return Plan(tuple(reading.launches), tuple(reading.scratch), reading.dynamic)
 
 
-Places = set[tuple[SSAValue, int]]
-"""Dimensions of one size."""
+class CallMemory(NamedTuple):
+    """Memory in a call: the position of an argument or a scratch buffer, and a view of it."""
+
+    position: int
+    view: View
 
 
-def _same_sizes(function: func.FuncOp) -> list[Places]:
-    """The dimensions of memory, and of views, whose sizes are said to be those of other memory."""
-    same = list[Places]()
-    for op in function.walk():
+@dataclass
+class _Reading:
+    """The values of a host function: numbers and memory."""
+
+    function: func.FuncOp
+    values: Sequence[LaunchValue] | None
+    numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    memories: dict[SSAValue, CallMemory] = field(default_factory=dict[SSAValue, CallMemory])
+    maps: dict[SSAValue, Mapped] = field(default_factory=dict[SSAValue, Mapped])
+    launches: list[Launch] = field(default_factory=list[Launch])
+    scratch: list[ScratchBuffer] = field(default_factory=list[ScratchBuffer])
+    free: list[int] = field(default_factory=list[int])
+    """The positions of buffers that were freed."""
+    dynamic: bool = False
+    unknown: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Numbers that follow from unknown sizes. Where one chooses, `else` is read: the kernel for large sizes."""
+    constants: dict[str, int] = field(default_factory=dict[str, int])
+
+    def take_index(self, argument: BlockArgument) -> None:
+        """Reads an index argument of the call; 1 without a call. Raises ArgumentError for an index out of the range of
+        kernels."""
+        number = 1 if self.values is None else int(cast("Any", self.values[argument.index]))
+        if not -SIZE_LIMIT < number < SIZE_LIMIT:
+            raise ArgumentError(f"argument {argument.index}: kernels take indices below 2^31 - 2^16, got {number}")
+        self.numbers[argument], self.dynamic = number, True
+        if self.values is None:
+            self.unknown.add(argument)
+
+    def read(self, op: Operation) -> None:
         match op:
+            case arith.ConstantOp():
+                if isinstance(op.value, IntegerAttr):
+                    self.numbers[op.result] = op.value.value.data
+            case memref.DimOp() if op.index in self.numbers:
+                self.numbers[op.result] = self._memory(op, op.source).view.shape[self.numbers[op.index]]
+                if self.values is None and memory_of(op.source).get_shape()[self.numbers[op.index]] < 0:
+                    self.unknown.add(op.result)
             case memref.AllocOp():
-                sizes = op.dynamic_sizes
-            case memref.SubviewOp():
-                sizes = op.sizes
-            case memref.ExpandShapeOp():
-                sizes = op.output_shape
+                shape = self._allocated_shape(op)
+                size = memory_bytes(str(op.memref.type.element_type), math.prod(shape))
+                position = self._buffer(ScratchBuffer(size, zeroed=ZEROED in op.attributes))
+                self.memories[op.memref] = CallMemory(position, View(0, shape, row_major(shape)))
+            case memref.GetGlobalOp():
+                self._constant(op)
+            case _ if isinstance(op, VIEWING):
+                self._view(op)
+            case DisjointOp():
+                self._disjoint(op)
+            case IsDivisibleOp():
+                self.numbers[op.answer] = int(self._is_divisible(op))
+            case memref.DeallocOp():
+                self._free(self.memories.pop(op.memref, None))
+            case EncodeTensorMapOp():
+                self.maps[op.map] = self._map(op)
+            case Im2colOp():
+                pass  # its only reader is `_map`
+            case gpu.LaunchFuncOp():
+                self._launch(op)
+            case func.ReturnOp() | scf.YieldOp() if not op.operands:
+                pass
+            case scf.ForOp() if not op.iter_args:
+                self._loop(op)
+            case scf.IfOp() if not op.results:
+                holds = self._number(op, op.cond, "its condition")
+                if op.cond in self.unknown and op.false_region.blocks:
+                    holds = 0
+                self._read_all(op.true_region if holds else op.false_region)
+            case Operation(name="cf.assert") if op.operands[0] in self.numbers:
+                self.dynamic, message = True, cast("AssertOp", op).msg.data
+                if self.values is not None and not self.numbers[op.operands[0]]:
+                    raise ArgumentError(f"{place_of(op)}with these sizes an assertion does not hold: {message}")
+            case arith.IndexCastOp() | arith.ExtSIOp() | arith.TruncIOp() if op.input in self.numbers:
+                self.numbers[op.result] = self.numbers[op.input]
+                if op.input in self.unknown:
+                    self.unknown.add(op.result)
+            case _ if type(op) in (*_ARITHMETIC, arith.CmpiOp) and all(v in self.numbers for v in op.operands):
+                a, b = (self.numbers[v] for v in op.operands)
+                self.numbers[op.results[0]] = index_result(op, a, b)
+                if not self.unknown.isdisjoint(op.operands):
+                    self.unknown.add(op.results[0])
+                    if not isinstance(op, arith.CmpiOp):  # a size, of which a call has 1 or more
+                        self.numbers[op.results[0]] = max(1, self.numbers[op.results[0]])
             case _:
-                continue
-        unknown = [d for d, size in enumerate(memory_of(op.results[0]).get_shape()) if size < 0]
-        for dimension, size in zip(unknown, sizes, strict=False):
-            if isinstance(dim := size.owner, memref.DimOp) and (other := constant_value(dim.index)) is not None:
-                same.append({(op.results[0], dimension), (dim.source, other)})
-    return same
+                raise HostError(
+                    f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
+                    f"sizes, memref.dim, memref.alloc, memref.dealloc, memref.get_global, views of memory, scf.for and "
+                    f"scf.if that carry no values, cf.assert, gpu.launch_func and an empty func.return, got "
+                    f"{name_of(op)}; loops over elements are written as linalg.generic, or as threads of a gpu.func"
+                )
+
+    def _buffer(self, wanted: ScratchBuffer) -> int:
+        """The number of a buffer. A free one of equal size is reused, since launches run one after the other."""
+        first = len(self.function.body.block.args)
+        fitting = (at for at in self.free if self.scratch[at - first] == wanted and not wanted.zeroed)
+        if (position := next(fitting, None)) is not None:
+            self.free.remove(position)
+            return position
+        self.scratch.append(wanted)
+        return first + len(self.scratch) - 1
+
+    def _free(self, memory: CallMemory | None) -> None:
+        if memory is not None and memory.position >= len(self.function.body.block.args):
+            self.free.append(memory.position)
+
+    def _constant(self, op: memref.GetGlobalOp) -> None:
+        """Memory whose contents are known; the same for all that get it."""
+        name, shape = op.name_.string_value(), op.memref.type.get_shape()
+        if name not in self.constants:
+            self.constants[name] = len(self.function.body.block.args) + len(self.scratch)
+            data = bytes_of(op)
+            self.scratch.append(ScratchBuffer(len(data), data=data))
+        self.memories[op.memref] = CallMemory(self.constants[name], View(0, shape, row_major(shape)))
+
+    def _loop(self, op: scf.ForOp) -> None:
+        bounds = zip((op.lb, op.ub, op.step), ("its start", "its end", "its step"), strict=True)
+        start, end, step = (self._number(op, value, what) for value, what in bounds)
+        if step < 1:
+            raise HostError(f"{place_of(op)}scf.for: expected a step of 1 or more, got {step}")
+        turns = range(start, end, step)
+        for number in turns if self.unknown.isdisjoint((op.lb, op.ub, op.step)) else turns[:1]:
+            self.numbers[op.body.block.args[0]] = number
+            self._read_all(op.body)
+
+    def _read_all(self, region: Region) -> None:
+        for op in region.block.ops if region.blocks else ():
+            self.read(op)
+
+    def _view(self, op: Viewing) -> None:
+        memory = self._memory(op, op.operands[0])
+        try:
+            view = seen(op, memory.view, lambda value: self._number(op, value, "an offset, a size or a stride"))
+        except WindowError as error:
+            if self.values is not None:
+                raise ArgumentError(f"{place_of(op)}with these sizes {error}") from None
+            shape = tuple(max(1, size) for size in memory_of(op.results[0]).get_shape())
+            view = View(0, shape, row_major(shape))
+        self.memories[op.results[0]] = memory._replace(view=view)
+
+    def _disjoint(self, op: DisjointOp) -> None:
+        """Refuses a call that writes what it reads, see `passes.linalg.overlap`."""
+        # What is asked depends on sizes, so that every call has a plan of its own.
+        self.dynamic = True
+        written, read = self._memory(op, op.written), self._memory(op, op.read)
+        if self.values is None or written.position != read.position or (op.or_same is not None and written == read):
+            return
+        if overlap(*(_in_bytes(m.view, v) for m, v in ((written, op.written), (read, op.read)))):
+            arguments = self.function.body.block.args
+            name = arguments[read.position].name_hint if read.position < len(arguments) else None
+            where = "memory of the function" if name is None else f"argument {read.position} (%{name})"
+            raise ArgumentError(
+                f"{place_of(op)}with these sizes the part of {where} that is written, {written.view}, and the part "
+                f"that is read, {read.view}, share elements; write to other memory"
+            )
+
+    def _is_divisible(self, op: IsDivisibleOp) -> bool:
+        """The answer of `warp.is_divisible`; that it is, where nothing is known of the call."""
+        self.dynamic = True
+        (position, view), kind = self._memory(op, op.memory), memory_of(op.memory)
+        if self.values is None:
+            return True
+        steps = zip(view.shape, view.strides, strides_of(kind) or (), strict=True)
+        places = (view.offset, *(size if step == 1 else stride for size, stride, step in steps))
+        argument = _argument(self.values[position]) if position < len(self.values) else None
+        address = 0 if argument is None else argument.address
+        return address % memory_bytes(str(kind.element_type), op.number) == 0 and not any(p % op.number for p in places)
+
+    def _memory(self, op: Operation, value: SSAValue, what: str = "its operand") -> CallMemory:
+        if value in self.memories:
+            return self.memories[value]
+        inside = isinstance(value, BlockArgument) and value.block is self.function.body.block
+        if not isinstance(value, BlockArgument) or not inside or not is_memory(value.type):
+            raise HostError(
+                f"{place_of(op)}{op.name}: expected {what} to be an argument of the host function, or memory "
+                f"allocated in it and not yet freed, or a view of these"
+            )
+        shape, strides = value.type.get_shape(), strides_of(value.type)
+        if strides is None:
+            raise HostError(f"{place_of(op)}{op.name}: expected strided memory, got {value.type}")
+        passed = None if self.values is None else self.values[value.index]
+        if dynamic_parts(value.type) == ([], []):
+            return CallMemory(value.index, View(0, shape, tuple(stride or 0 for stride in strides)))
+        self.dynamic = True
+        if passed is not None and (argument := _argument(passed)) is not None:
+            return CallMemory(value.index, View(0, argument.shape, tuple(_steps(argument, value.index))))
+        shape = tuple(max(1, size) for size in shape)
+        return CallMemory(value.index, View(0, shape, row_major(shape)))
+
+    def _allocated_shape(self, op: memref.AllocOp) -> tuple[int, ...]:
+        kind, sizes = op.memref.type, [self.numbers.get(v) for v in op.dynamic_sizes]
+        dynamic = iter(sizes)
+        shape = tuple(next(dynamic, None) if size < 0 else size for size in kind.get_shape())
+        extents = tuple(size for size in shape if size is not None)
+        has_name = str(kind.element_type) in ELEMENT_NAMES and len(extents) == len(shape)
+        if not has_name or not isinstance(kind.layout, NoneAttr):
+            raise HostError(
+                f"{place_of(op)}memref.alloc: expected scratch memory of known size, row-major, with elements of "
+                f"{', '.join(ELEMENT_NAMES)}, got {kind}"
+            )
+        return extents
+
+    def _launch(self, op: gpu.LaunchFuncOp) -> None:
+        if op.asyncDependencies or op.asyncToken is not None or op.clusterSizeX is not None:
+            raise HostError(f"{place_of(op)}gpu.launch_func: expected no async token and no cluster size")
+        path = [op.kernel.root_reference, *op.kernel.nested_references.data]
+        if len(path) != 2:
+            raise HostError(f"{place_of(op)}gpu.launch_func: expected kernel @module::@kernel, got {op.kernel}")
+        grid = [self._number(op, v, f"grid {axis}") for axis, v in zip(
+            "xyz", (op.gridSizeX, op.gridSizeY, op.gridSizeZ), strict=True)]  # fmt: skip
+        block = [self._number(op, v, f"block {axis}") for axis, v in zip(
+            "xyz", (op.blockSizeX, op.blockSizeY, op.blockSizeZ), strict=True)]  # fmt: skip
+        arguments = [word for i, value in enumerate(op.kernelOperands) for word in self._kernel_arguments(op, value, i)]
+        shared = op.dynamicSharedMemorySize
+        bytes_ = 0 if shared is None else self._number(op, shared, "dynamic shared memory")
+        if 0 in grid and self.dynamic:
+            return
+        self.launches.append(
+            Launch(
+                module=path[0].data,
+                kernel=path[1].data,
+                grid=(grid[0], grid[1], grid[2]),
+                block=(block[0], block[1], block[2]),
+                shared=bytes_,
+                arguments=tuple(arguments),
+            )
+        )
+
+    def _number(self, op: Operation, value: SSAValue, what: str) -> int:
+        if value not in self.numbers:
+            raise HostError(f"{place_of(op)}{op.name}: expected {what} to be an arith.constant, or computed, above it")
+        return self.numbers[value]
+
+    def _map(self, op: EncodeTensorMapOp) -> Mapped:
+        """The tensor map of memory as it is in this call."""
+        images = op.memory.owner if isinstance(op.memory.owner, Im2colOp) else None
+        seen_as = op.memory if images is None else images.memory
+        memory, kind = self._memory(op, seen_as), memory_of(seen_as)
+        expands = op.map.type.expands
+        element = op.map.type.copied if expands else map_element(str(moved_as(kind.element_type)))
+        if element is None:
+            raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
+        # Of memory without elements nothing is copied; a map has one along each, or as many as expand together.
+        order = op.order if images is None else range(kind.get_num_dims())
+        together = element.together if expands else moved_together(kind.element_type)
+        first, *others = (max(1, memory.view.shape[d]) for d in reversed(order))
+        strides = tuple(memory.view.strides[d] * element.size // together for d in reversed(order))
+        if expands and not memory.view.shape[order[-1]]:
+            first = EXPANDED
+        sizes = (first if expands else -(-first // together), *others)
+        # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
+        strides_known = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in memory.view.shape
+        strides = tuple(s if strides_known and n > 1 else EXPANDED_UNIT for s, n in zip(strides, sizes, strict=True))
+        rows, columns = op.map.type.shape[-2:] if images else (0, 0)
+        box = op.map.type.shape[::-1] if images is None else images.box(columns, rows).reversed()
+        if op.parts is not None:
+            at = len(op.order) - 1 - op.order.index(op.parts.value.data)
+            sizes = (*sizes[:at], FAR, *sizes[at + 1 :], 2 * FAR, 2 * FAR)
+            strides = (*strides, strides[at], (1 << 64) // FAR - strides[at])
+        steps = (1,) * len(sizes) if images is None else (1, *images.numbers[2][::-1], 1)
+        try:
+            fields = TensorMapFields(0, element, sizes, strides[1:], box, steps, op.map.type.swizzle.data)
+        except TensorMapError as error:
+            raise ArgumentError(f"{place_of(op)}tensor map of {memory.view}: {error}") from None
+        return Mapped(memory.position, memory_bytes(str(kind.element_type), memory.view.offset), fields)
+
+    def _kernel_arguments(self, op: Operation, value: SSAValue, number: int) -> list[Passed]:
+        """What an operand of a launch is passed as: its address, its dynamic sizes, its dynamic strides."""
+        if value in self.maps:
+            return [self.maps[value]]
+        if value in self.numbers:
+            return [Word(self.numbers[value])]
+        if not is_memory(value.type):
+            if not isinstance(value, BlockArgument):
+                raise HostError(
+                    f"{place_of(op)}gpu.launch_func: expected operand {number} to be memory, or an argument"
+                )
+            return [value.index]
+        memory = self._memory(op, value, f"operand {number}")
+        shift = memory_bytes(str(value.type.element_type), memory.view.offset)
+        sizes, strides = dynamic_parts(value.type)
+        return [
+            Shifted(memory.position, shift) if shift else memory.position,
+            *(Word(memory.view.shape[i]) for i in sizes),
+            *(Word(memory.view.strides[i]) for i in strides),
+        ]
 
 
-def _ties(
-    ops: Sequence[Structured], same: Sequence[Places], parameters: tuple[Parameter, ...]
-) -> tuple[frozenset[tuple[int, int]], ...]:
-    """The dimensions of arguments that run along one loop, where not all of their extents are known; loops of different
-    operations are one where they go through the same memory."""
-    groups = list[Places]()
-    for op in (*same, *ops):
-        loops: dict[int, Places] = {}
-        for value, along in () if isinstance(op, set) else (*_accesses(op), *_scales(op)):
-            for dimension, loop in enumerate(along):
-                if loop != FIXED:
-                    loops.setdefault(loop, set()).add((value, dimension))
-        for places in [op] if isinstance(op, set) else loops.values():
-            apart = [group for group in groups if group.isdisjoint(places)]
-            groups = [*apart, places.union(*(group for group in groups if not group.isdisjoint(places)))]
-
-    def unknown(position: int, dimension: int) -> bool:
-        shape = parameters[position].shape or ()
-        return dimension < len(shape) and shape[dimension] < 0
-
-    ties = (frozenset((v.index, d) for v, d in group if isinstance(v, BlockArgument)) for group in groups)
-    return tuple(tie for tie in ties if any(unknown(*place) for place in tie))
+def _in_bytes(view: View, value: SSAValue) -> View:
+    """The bytes of a view, of elements of whole bytes."""
+    size = memory_bytes(str(memory_of(value).element_type), 1)
+    return View(view.offset * size, (*view.shape, size), (*(stride * size for stride in view.strides), 1))
 
 
-def _product(op: Structured) -> Problem | None:
-    """The sizes of a matrix product: loops over rows of A and C, columns of B and C, A and B, and all three."""
-    # More inputs than two are scalars, such as zero points.
-    accesses = [(value, loops) for value, loops in _accesses(op) if loops]
-    if len(accesses) != 3:
-        return None
-    sizes: dict[int, int] = {}
-    for value, loops in accesses:
-        shape = value.type.get_shape() if _is_array(value.type) else ()
-        if len(shape) != len(loops) or min(shape) < 0:
-            return None
-        sizes = dict(zip(loops, shape, strict=True)) | sizes
-    a, b, c = (set(loops) for _, loops in accesses)
-    kinds = ((a & c) - b, (b & c) - a, (a & b) - c, a & b & c)
-    if FIXED in sizes or not kinds[2] or set().union(*kinds) != sizes.keys():
-        return None
-    return Problem(*(prod(sizes[loop] for loop in loops) for loops in kinds))
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of memory without gaps, in elements."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
-def _accesses(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
-    """What an operation reads, then writes (of `warp.matmul` matrices alone), with the loops of the dimensions."""
-    if isinstance(op, MatmulOp):
-        return list(zip((*op.matrices, op.d), map(loops_of, op.maps), strict=False))
-    return [(access.value, access.loops) for access in Nest.of(op).accesses]
+def layout_key(value: LaunchValue, bytes_: int) -> object:
+    """What a plan depends on of a value: an array's sizes and strides, and its address modulo `bytes_`."""
+    array = _argument(value)
+    return array and (array.shape, array.byte_strides, array.itemsize, array.address % bytes_)
 
 
-def _scales(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
-    """The scales of blocks of A and B, which have no loop along K."""
-    if not isinstance(op, MatmulOp):
-        return []
-    loops = (companion_loops(map_, own, op.outer)[:-1] for map_, own in zip(op.maps, (M, N), strict=False))
-    return [(value, (*along, FIXED)) for value, along in zip(op.scales, loops, strict=False)]
+def _argument(value: LaunchValue) -> Argument | None:
+    from ..arguments.arrays import Argument
+
+    return value if isinstance(value, Argument) else None
 
 
-def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
-    return isinstance(kind, MemRefType | TensorType)
+def _steps(argument: Argument, position: int) -> list[int]:
+    """The strides of an argument in elements; of a dimension of one index, none."""
+    strides = argument.byte_strides
+    row = max((s for s, n in sorted(zip(strides, argument.shape, strict=True))[:2] if n > 1), default=0)
+    if row >= ROW_LIMIT or max(argument.shape, default=0) >= SIZE_LIMIT:
+        raise ArgumentError(
+            f"argument {position}: kernels take sizes below 2^31 - 2^16 and rows below 2^31 bytes, got {argument} with "
+            f"strides of {strides} bytes"
+        )
+    return [s // argument.itemsize if n > 1 else 0 for s, n in zip(strides, argument.shape, strict=True)]
 
 
-def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
-    """Whether the first operation on an argument overwrites it without reading it."""
-    touched = ((op, op.memories if isinstance(op, MatmulOp) else op.operands) for op in ops)
-    first = next((op for op, values in touched if argument in map(root, values)), None)
-    if first is not None and not isinstance(first.parent_op(), func.FuncOp):
-        return False  # it may have no turn
-    if isinstance(first, MatmulOp):
-        others = (*first.factors, *first.epilogue_operands)
-        return first.c is None and argument == first.d and argument not in map(root, others)
-    if first is None or argument in map(root, first.inputs) or argument not in first.outputs:
-        return False
-    nest = Nest.of(first)
-    access = next(access for access in nest.writes if access.value is argument)
-    every = sorted(loop for loop in access.loops if loop != FIXED) == list(range(nest.loops))
-    return every and not access.element.uses
+# Constants of a module, as a call hands them to its kernels.
 
 
-def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
-    name = argument.name_hint or f"arg{argument.index}"
-    kind, strides = argument.type, None
-    if not _is_array(kind):
-        element, shape = "i64" if isinstance(kind, IndexType) else str(kind), None
-    else:
-        element, shape = str(kind.get_element_type()), kind.get_shape()
-        if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):
-            steps = kind.layout.get_strides()
-            if steps is None:
-                raise _refused(function, argument, f"expected a row-major or strided memref, got {kind}")
-            strides = tuple(steps)
-    if element not in ELEMENT_NAMES:
-        listed = ", ".join(ELEMENT_NAMES)
-        raise _refused(function, argument, f"no array can be passed as {kind}; element types are {listed}")
-    return Parameter(name, element, shape, strides, promised(argument))
+def elements_of(op: memref.GetGlobalOp) -> Array:
+    """The elements of the constant memory that an operation gets. Raises HostError if it is not constant, or its
+    elements are of a type that kernels do not have."""
+    import numpy as np
+
+    from ...passes.linalg.constants import contents
+    from ..arguments.dtypes import DTYPES
+
+    value, kind = contents(op), str(op.memref.type.element_type)
+    if not isinstance(value, DenseIntOrFPElementsAttr):
+        raise HostError(f"{place_of(op)}{op.name}: {value}")
+    if kind not in DTYPES:
+        raise HostError(f"{place_of(op)}{op.name}: expected elements of {', '.join(DTYPES)}, got {kind}")
+    dtype, data = DTYPES[kind], value.data.data
+    if len(data) == len(value) * dtype.itemsize and dtype.kind != "b":
+        return np.frombuffer(data, dtype).reshape(op.memref.type.get_shape())
+    return np.array(value.get_values()).astype(dtype).reshape(op.memref.type.get_shape())
 
 
-def _refused(function: func.FuncOp, argument: BlockArgument, message: str) -> HostError:
-    name = argument.name_hint or f"arg{argument.index}"
-    return HostError(f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name}): {message}")
+def bytes_of(op: memref.GetGlobalOp) -> bytes:
+    """The bytes of the constant memory that an operation gets, as kernels read them. Raises HostError as `elements_of`,
+    and for rows that end within a byte."""
+    from ..arguments.arrays import borrow
 
-
-__all__ = ["Plan", "Signature", "choose", "plan", "planner", "signature", "text_of"]
+    elements = elements_of(op)
+    borrowed = borrow(elements)
+    data = cast("Array", borrowed.owner).tobytes() if borrowed.packed > 1 else elements.tobytes()
+    if len(data) != memory_bytes(str(op.memref.type.element_type), elements.size):
+        raise HostError(f"{place_of(op)}{op.name}: expected rows of whole bytes, got {op.memref.type}")
+    return data

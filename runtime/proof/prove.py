@@ -19,10 +19,9 @@ from ..base.launch import Options, Plan, text_or_file
 from ..interp.machine.kernel import Observer
 from ..kernel.binding import launch_values
 from ..kernel.kernel import Kernel
-from ..kernel.lowering import chosen, parse
+from ..kernel.lowering import chosen, parse, signature_of
 from ..kernel.module import LaunchPlace, PtxModule, may_write
 from ..numerics.floats import Array
-from ..plan import host
 from ..reference.functions import accumulator_of
 from .counterexample import Counterexample, KernelCall
 from .question import Proof, Question, Trial, followed
@@ -116,7 +115,7 @@ def prove(
         text, file = text_or_file(against, ".mlir", "<mlir>")
         module = parse(text, file)
     meant = chosen(module, function or (kernel.function.name if isinstance(kernel, Kernel) else None))
-    signature = host.signature(meant)
+    signature = signature_of(meant)
     names = list(names) or [p.name for p in signature.parameters]
     if len(names) != len(signature.parameters):
         raise ArgumentError(f"@{signature.name} has {len(signature.parameters)} arguments, got {', '.join(names)}")

@@ -31,7 +31,7 @@ from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..arguments.packed import packed_order
 from ..base.errors import HostError
 from ..numerics.floats import Array
-from ..plan.plan import elements_of, index_result
+from ..plan.host import elements_of, index_result
 from .elements import OTHERS
 from .nests import elementwise, evaluate_nest, letters
 from .product import ACCUMULATORS, FLOAT64, FP8, Accumulator, History, Reference, expanded, product_of

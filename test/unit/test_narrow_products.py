@@ -18,7 +18,7 @@ from warploom.runtime import ArgumentError, CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main
 from warploom.runtime.kernel.lowering import parse
-from warploom.runtime.plan.plan import Plan, plan
+from warploom.runtime.plan.host import Plan, plan
 
 Array = NDArray[Any]
 Size = tuple[int, int, int]

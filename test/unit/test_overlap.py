@@ -14,6 +14,7 @@ from warploom.passes.linalg.memory_uses import overlap
 from warploom.passes.linalg.operand import View
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, CompileError, compile
+from warploom.runtime.kernel.lowering import signature_of
 from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 
@@ -222,7 +223,7 @@ def test_what_is_read_through_a_view_first_is_not_filled() -> None:
   linalg.exp ins(%x : memref<4x8xf32, strided<[8, 1]>>) outs(%m : memref<4x8xf32>)
   return
 }"""
-    signature = host.signature(host.choose(parse_mlir(make_context(), text), None))
+    signature = signature_of(host.choose(parse_mlir(make_context(), text), None))
     assert (signature.written, signature.filled) == ({0}, frozenset())
 
 

@@ -9,6 +9,7 @@ from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime.arguments.signature import Parameter
 from warploom.runtime.base.errors import HostError
 from warploom.runtime.base.launch import Launch, Problem, ScratchBuffer
+from warploom.runtime.kernel.lowering import signature_of
 from warploom.runtime.plan import host
 
 LOWERED = """
@@ -108,7 +109,7 @@ def test_scratch_memory_that_cannot_be(extra: str, message: str) -> None:
 
 
 def test_signature_of_a_lowered_function_writes_every_array() -> None:
-    signature = host.signature(host.choose(lowered(), "two"))
+    signature = signature_of(host.choose(lowered(), "two"))
     assert signature.parameters[0] == Parameter("A", "f16", (4, 8))
     assert signature.written == {0, 1, 2}
     assert str(signature) == "@two(%A: 4x8xf16, %B: 8x4xf16, %C: 4x4xf32)"
@@ -126,7 +127,7 @@ func.func @f(%A: memref<4x8xf16>, %B: memref<8x4xf16>, %C: memref<4x4xf32>, %D: 
 
 
 def test_signature_knows_what_is_written_and_what_is_filled_first() -> None:
-    signature = host.signature(host.choose(parse(MATMUL), None))
+    signature = signature_of(host.choose(parse(MATMUL), None))
     assert (signature.written, signature.filled) == ({2, 3}, {2})
 
 
@@ -141,7 +142,7 @@ def test_signature_knows_what_is_written_and_what_is_filled_first() -> None:
 def test_parameters_that_no_array_can_be(kind: str, message: str) -> None:
     module = parse(f"func.func @f(%A: {kind}) {{ return }}")
     with pytest.raises(HostError, match=rf"host.mlir:1:1: @f: parameter 0 \(%A\): {message}"):
-        host.signature(host.choose(module, None))
+        signature_of(host.choose(module, None))
 
 
 def test_a_function_is_chosen_by_name_when_there_are_several() -> None:
@@ -178,7 +179,7 @@ func.func @product(%A: memref<{a}xf16>, %B: memref<{b}xf16>, %C: memref<4x6xf32>
   }}
   return
 }}"""
-    assert list(host.signature(host.choose(parse(text), None)).products) == expected
+    assert list(signature_of(host.choose(parse(text), None)).products) == expected
 
 
 def test_batches_and_other_operations() -> None:
@@ -195,6 +196,6 @@ func.func @two(%A: memref<3x4x8xf16>, %B: memref<3x8x6xf16>, %C: memref<3x4x6xf3
   OTHER
   return
 }"""
-    assert host.signature(host.choose(parse(text.replace("OTHER", "")), None)).products == (Problem(4, 6, 8, 3),)
+    assert signature_of(host.choose(parse(text.replace("OTHER", "")), None)).products == (Problem(4, 6, 8, 3),)
     other = "linalg.add ins(%C, %C : memref<3x4x6xf32>, memref<3x4x6xf32>) outs(%C : memref<3x4x6xf32>)"
-    assert host.signature(host.choose(parse(text.replace("OTHER", other)), None)).products == (Problem(4, 6, 8, 3),)
+    assert signature_of(host.choose(parse(text.replace("OTHER", other)), None)).products == (Problem(4, 6, 8, 3),)
