@@ -18,9 +18,9 @@ from itertools import count, cycle, islice
 from pathlib import Path
 from string import ascii_lowercase
 
-from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.row import ADDRESS, CONSTANT, SCALAR, SELECTOR, TARGETS
+from warploom.dialect.ptx.instructions import FAMILIES
 from warploom.runtime import check_ptx
 
 LETTERS = {"f32": "f", "f64": "d"}

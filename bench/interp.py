@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.families import find
 from warploom.dialect.isa.mma import Mma
+from warploom.dialect.ptx.instructions import matrix_form
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime import compile
 from warploom.runtime.arguments.launch_values import values
@@ -131,7 +131,7 @@ def random_matrices(n: int, *, bfloat: bool) -> tuple[Words, Words]:
 def arithmetic_alone(n: int, repeats: int) -> Iterator[Row]:
     """An n x n x n product by m16n8k16, all tiles of a K step together; then the same by the peer."""
     for types, sm in FORMS:
-        row = find(f"mma.sync.aligned.m16n8k16.row.col.{types}")
+        row = matrix_form(f"mma.sync.aligned.m16n8k16.row.col.{types}")
         assert isinstance(row, Mma)
         name = f"m16n8k16 {types} sm_{sm}"
         a, b = random_matrices(n, bfloat="bf16" in types)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.form import Form, Shape
 from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.isa.wgmma import SWIZZLES, Wgmma
 from warploom.dialect.isa.wgmma import rows as warpgroup_rows
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.layouts.pictures import Picture, svg
+from warploom.dialect.ptx.instructions import FAMILIES
 from warploom.dialect.schedule import FIELDS
 from warploom.passes.listed import PARTS
 from warploom.runtime.lookup.fragments import Fragment, short, shown
@@ -206,10 +206,10 @@ Further rules:
 ## Parameters in Python
 
 ```python
-from warploom.dialect.isa.families import find
+from warploom.dialect.ptx.instructions import matrix_form
 from warploom.runtime.interp import arithmetic
 
-core = arithmetic("sm_100", find("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"))
+core = arithmetic("sm_100", matrix_form("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"))
 print(core.block, core.fraction)   # L and F: 16 25
 print(core.evidence)               # where they come from
 print(core.compared)               # who compared them with a GPU: test/public_words.py

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from random import Random
 
-from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.row import ADDRESS, CONSTANT, DISCARDED, LABEL, TENSOR, TEXTURE, VECTOR, Slot
+from warploom.dialect.ptx.instructions import FAMILIES
 from warploom.dialect.ptx.rows.grammar import NAME_PARTS, PatternRow
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS
 from warploom.dialect.ptx.verifier import replacing

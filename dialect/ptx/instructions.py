@@ -3,20 +3,92 @@ spellings. Source: PTX ISA 9.7."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from heapq import nsmallest
+from importlib import import_module
 from itertools import chain
 from typing import cast
 
 from .. import plugins
-from ..isa import families
+from ..isa import matrix_moves, mma, wgmma
+from ..isa.form import Form, Key, order_key
 from ..isa.row import Bindings, Row
-from .rows import arithmetic, copies, data, synchronisation
 from .rows.grammar import PatternRow, is_type, name_of
+
+# The matrix instructions of warps and warpgroups, family by family. Source: PTX ISA 9.7.14 and 9.7.15.
+
+
+def _of_wmma(table: str) -> Callable[[], tuple[Form, ...]]:
+    """A table of `wmma`, which few kernels have: its module is imported when one asks for it."""
+    return lambda: getattr(import_module("..isa.wmma", __package__), table)()
+
+
+FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
+    # 9.7.14.4
+    "wmma.load": _of_wmma("load_rows"),
+    "wmma.store": _of_wmma("store_rows"),
+    "wmma.mma": _of_wmma("mma_rows"),
+    # 9.7.14.5
+    "mma": mma.rows,
+    "ldmatrix": matrix_moves.load_rows,
+    "stmatrix": matrix_moves.store_rows,
+    "movmatrix": lambda: (matrix_moves.MOVMATRIX,),
+    # 9.7.14.6
+    "mma.sp": mma.sparse_rows,
+    # 9.7.15.5 and .6
+    "wgmma.mma_async": wgmma.rows,
+}
+"""The rows of each instruction, by its name."""
+
+ROOTS = frozenset(name.partition(".")[0] for name in FAMILIES)
+"""The first words of these instructions."""
+
+SPARSE = frozenset(("sp", "sp::ordered_metadata"))
+"""The qualifiers of `mma.sp`, wherever they stand."""
+
+
+def family(spelling: str) -> str | None:
+    """The instruction of an opcode, such as "wmma.load"; None for other families."""
+    first, *words = spelling.split(".")
+    if first == "mma":
+        return "mma.sp" if not SPARSE.isdisjoint(words) else first
+    name = f"{first}.{words[0]}" if words else first
+    return name if name in FAMILIES else first if first in FAMILIES else None
+
+
+@cache
+def _spelled(name: str, shape: str = "") -> Mapping[str, Form]:
+    """The rows of a family, or those of a shape, by their spelling."""
+    rows = FAMILIES[name]()
+    return {row.spelling: row for row in rows if not shape or str(getattr(row, "shape", "")) == shape}
+
+
+@cache
+def _by_order_key(name: str) -> Mapping[Key, Form]:
+    """The rows of a family, and what older PTX versions had of it besides the text, by spellings that ignore the order
+    of qualifiers. Where two agree, the ISA's own row comes first."""
+    former = _of_wmma("former_rows")() if name.startswith("wmma") else ()
+    rows = (*(row for row in former if family(row.spelling) == name), *FAMILIES[name]())
+    return {order_key(row.spelling): row for row in rows}
+
+
+def matrix_form(opcode: str) -> Form | None:
+    """The row of a matrix instruction, whatever the order of its qualifiers; None for other opcodes."""
+    name = family(opcode)
+    if name is None:
+        return None
+    shape = next((word for word in opcode.split(".") if word[:1] == "m" and word[1:2].isdecimal()), "")
+    return _spelled(name, shape).get(opcode) or _by_order_key(name).get(order_key(opcode))
+
+
+# The other instructions, by the first word of their opcodes: their rows are imported when one is asked for.
 
 
 def _frequent() -> tuple[PatternRow, ...]:
+    from .rows import arithmetic, copies, data, synchronisation
+
     return (
         *arithmetic.INTEGER_ROWS, *arithmetic.FLOATING_ROWS, *arithmetic.COMPARISON_ROWS, *data.MOVE_ROWS,
         *data.CONVERSION_ROWS, *data.MEMORY_ROWS, *copies.ASYNCHRONOUS_ROWS, *synchronisation.CONTROL_ROWS,
@@ -26,6 +98,8 @@ def _frequent() -> tuple[PatternRow, ...]:
 
 
 def _of_boxes() -> tuple[PatternRow, ...]:
+    from .rows import copies
+
     return (*copies.multimem_rows(), *copies.tensor_rows())
 
 
@@ -42,14 +116,14 @@ _TABLES = _frequent, _of_boxes, _rare
 
 
 def every_row() -> tuple[PatternRow, ...]:
-    """All but those of the matrix instructions, which `families.find` makes when they are asked for."""
+    """All but those of the matrix instructions, which `FAMILIES` makes when they are asked for."""
     return tuple(chain.from_iterable(part() for part in _TABLES))
 
 
 @cache
 def roots() -> frozenset[str]:
     """The first words of all opcodes with rows."""
-    return families.ROOTS.union(_table(every_row()), _from_outside())
+    return ROOTS.union(_table(every_row()), _from_outside())
 
 
 @cache
@@ -79,7 +153,7 @@ def _table(rows: Iterable[PatternRow]) -> dict[str, list[PatternRow]]:
 @lru_cache(65536)
 def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
     """The rows that spell an opcode, each with the values of the qualifiers."""
-    if (form := families.find(opcode)) is not None:
+    if (form := matrix_form(opcode)) is not None:
         return ((form, {}),)
     root = opcode.partition(".")[0]
     return next(filter(None, (_spelling(opcode, rows) for rows in _of_root(root))), ())
@@ -93,6 +167,18 @@ def canonical(opcode: str) -> str:
     """The opcode with its qualifiers in the order of the text; as it is where no row spells it."""
     spelled = find(opcode)
     return spelled[0][0].canonical(opcode) if spelled else opcode
+
+
+LIKELY = 24
+"""How many spellings are compared in full."""
+
+
+def _likely_forms(opcode: str) -> list[str]:
+    """The spellings of matrix instructions that share most words with an opcode of their families."""
+    name, root, words = family(opcode), opcode.partition(".")[0], set(opcode.split("."))
+    names = [name] if name else [n for n in FAMILIES if n.partition(".")[0] == root]
+    spellings = dict.fromkeys(spelling for n in names for spelling in _spelled(n))
+    return nsmallest(LIKELY, spellings, key=lambda spelling: len(words.symmetric_difference(spelling.split("."))))
 
 
 ROWS_LOOKED_AT = 8
@@ -109,7 +195,7 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     root = opcode.partition(".")[0]
     if root not in roots():
         return tuple(get_close_matches(root, sorted(roots()), count))
-    near = families.nearest(opcode, count) if root in families.ROOTS else []
+    forms = _likely_forms(opcode) if root in ROOTS else []
     words = frozenset(opcode.split("."))
     rows = chain.from_iterable(_of_root(root))
 
@@ -119,7 +205,7 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
 
     likely = sorted(rows, key=alike, reverse=True)[:ROWS_LOOKED_AT]
     samples = {text: None for row in likely for text in row.samples(words)}
-    return tuple(get_close_matches(opcode, [*near, *samples], count, 0.0))
+    return tuple(get_close_matches(opcode, [*forms, *samples], count, 0.0))
 
 
 # What an instruction does to memory and to other threads: questions that its row and its qualifiers answer.

@@ -10,9 +10,8 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa import families
-from ..isa.families import LoadMatrix, StoreMatrix
 from ..isa.form import Form, having
+from ..isa.matrix_moves import SHARED, LoadMatrix, StoreMatrix, load_rows, store_rows
 from ..layouts.layout import LANES, Layout, column, multiplicand, places_of
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, SwizzleAttr, element_row, memory_space
 from .op_shapes import in_memory, verify_element
@@ -235,7 +234,7 @@ class MatrixMove:
         if self.b16 and (bits > 16 or self.packed):
             raise VerifyException(f"b16 is for elements of at most 16 bits, unpacked, got {bits} bits")
         type = "b8x16" if self.packed else self._type("ldmatrix", 16 if self.b16 else bits)
-        rows = having(families.load_rows, space=families.SHARED, type=type, source=self.packed, transpose=self.trans)
+        rows = having(load_rows, space=SHARED, type=type, source=self.packed, transpose=self.trans)
         return self._fitting("ldmatrix loads", rows)
 
     def stores(self, bits: int) -> tuple[StoreMatrix, ...]:
@@ -244,7 +243,7 @@ class MatrixMove:
         if self.b16 or self.packed:
             raise VerifyException(f"stmatrix has no {self.packed or 'b16'}: it stores elements as they are")
         type = self._type("stmatrix", bits)
-        rows = having(families.store_rows, space=families.SHARED, type=type, transpose=self.trans)
+        rows = having(store_rows, space=SHARED, type=type, transpose=self.trans)
         return self._fitting("stmatrix stores", rows)
 
     def _type(self, instruction: str, bits: int) -> str:

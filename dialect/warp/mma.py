@@ -40,7 +40,7 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa import families, mma
+from ..isa import mma
 from ..isa.form import ELEMENT_TYPES, ProductForm, Shape, having
 from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
@@ -193,7 +193,9 @@ class MmaOp(WarpOp):
         words = [f"mma{sparse}.sync.aligned", self.shape.data, a_layout, b_layout, "satfinite" * satfinite, kind]
         words += [scaled, d.name, a.name, b.name, c.name, scale_type, rounding, bit_op]
         asked = ".".join(filter(None, words))
-        raise VerifyException(f"the ISA has no {asked}; the nearest are {', '.join(families.nearest(asked))}")
+        from ..ptx.instructions import nearest  # for this message alone
+
+        raise VerifyException(f"the ISA has no {asked}; the nearest are {', '.join(nearest(asked))}")
 
     def _shape(self) -> Shape:
         try:

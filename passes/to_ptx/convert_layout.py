@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...dialect.isa.families import MOVMATRIX
+from ...dialect.isa.matrix_moves import MOVMATRIX
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.conversion_steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip

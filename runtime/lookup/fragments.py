@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
-from ...dialect.isa import families
-from ...dialect.isa.families import LoadMatrix, StoreMatrix
 from ...dialect.isa.form import ELEMENT_TYPES, Form
+from ...dialect.isa.matrix_moves import LoadMatrix, StoreMatrix
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
 from ...dialect.layouts.pictures import Panel, Picture, colour, span
+from ...dialect.ptx.instructions import FAMILIES, family, matrix_form
 from ...dialect.warp.conversions import Conversion, LayoutMismatchError, convert, tiled
 from ..base.errors import WarploomError
 
@@ -83,7 +83,7 @@ def find(instruction: str, operand: str) -> Fragment:
     """The fragment of an operand of an instruction: `mma.m16n8k16.f16`, a full spelling, or a shape that says all.
     Raises WarploomError if there is no such instruction or operand, or if there are several; it names the nearest."""
     wanted = OPERANDS.get(operand.lower(), operand.lower())
-    exact = families.find(instruction)
+    exact = matrix_form(instruction)
     forms = forms_of(instruction)
     having = tuple(form for form in forms if wanted in form.layouts)
     if not having:
@@ -101,7 +101,7 @@ def find(instruction: str, operand: str) -> Fragment:
 def forms_of(instruction: str) -> tuple[Form, ...]:
     """The forms of a full spelling, or all forms that contain the given words. Raises WarploomError if there is none,
     with the nearest ones."""
-    exact = families.find(instruction)
+    exact = matrix_form(instruction)
     return (exact,) if exact else _matching(instruction)
 
 
@@ -131,19 +131,19 @@ def _by_layout(forms: Iterable[Form], operand: str) -> dict[Layout, list[Form]]:
 
 def _matching(instruction: str) -> tuple[Form, ...]:
     """The forms whose spelling has the words of a name, in order."""
-    name = families.family(instruction)
+    name = family(instruction)
     words = instruction.split(".")
     if name is not None:
         words = words[len(name.split(".")) :]
     elif not (words[0][:1] == "m" and words[0][1:2].isdecimal()):
-        near = [n for n in families.FAMILIES if n.startswith(f"{words[0]}.")]
-        near = near or difflib.get_close_matches(words[0], families.FAMILIES, 3, 0.4)
+        near = [n for n in FAMILIES if n.startswith(f"{words[0]}.")]
+        near = near or difflib.get_close_matches(words[0], FAMILIES, 3, 0.4)
         raise WarploomError(
             f"unknown instruction '{instruction}'; "
             + (f"nearest: {', '.join(near)}; " if near else "")
-            + f"known: {', '.join(families.FAMILIES)}, or a shape such as m16n8k16"
+            + f"known: {', '.join(FAMILIES)}, or a shape such as m16n8k16"
         )
-    candidates = tuple(form for key in ((name,) if name else families.FAMILIES) for form in families.FAMILIES[key]())
+    candidates = tuple(form for key in ((name,) if name else FAMILIES) for form in FAMILIES[key]())
     if name is None:
         candidates = tuple(form for form in candidates if form.layouts)
     matching = tuple(form for form in candidates if _has(form, words))

@@ -21,12 +21,12 @@ from deviations import DEVIATIONS, explanation
 from ptx_rows import BY_SPELLING
 from samples import FULL, every
 
-from warploom.dialect.isa import families
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.row import NEWEST, SCALAR, TARGETS, VECTOR, Slot, Target, Version
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.isa.wmma import former_rows
+from warploom.dialect.ptx.instructions import matrix_form
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
 
@@ -51,7 +51,7 @@ OLDEST: Version = (6, 3)
 @cache
 def by_legality() -> tuple[tuple[tuple[Candidate, Form], ...], tuple[Candidate, ...]]:
     """The candidates that are rows, with them, and the others."""
-    pairs = ((c, families.find(c.spelling)) for c in candidates())
+    pairs = ((c, matrix_form(c.spelling)) for c in candidates())
     legal = tuple((c, row) for c, row in pairs if row is not None and row.gone is None and row.ptx <= CURRENT)
     spellings = {c.spelling for c, _ in legal}
     return legal, tuple(c for c in candidates() if c.spelling not in spellings)
@@ -72,7 +72,7 @@ WARP_LEVEL = [row for row in BY_SPELLING.values() if not isinstance(row, Wgmma)]
 
 def ours(spelling: str, target: Target, version: Version = CURRENT) -> bool:
     """Whether we take a spelling."""
-    row = families.find(spelling)
+    row = matrix_form(spelling)
     return row is not None and row.unavailable(target, version) is None
 
 
@@ -205,7 +205,7 @@ def test_what_ptx_no_longer_has() -> None:
     for version in ((6, 0), (6, 1), (6, 2), (6, 3), (6, 4), (6, 5)):
         legal = {i for i, row in enumerate(rows) if row.ptx <= version < (row.removed(target) or version)}
         assert set(range(len(lines))) - set(errors(lines, target, version)) == legal
-        assert all(families.find(rows[i].spelling) is rows[i] for i in legal)
+        assert all(matrix_form(rows[i].spelling) is rows[i] for i in legal)
 
 
 def shuffled(spelling: str, order: random.Random) -> str:
@@ -229,7 +229,7 @@ def test_qualifiers_may_come_in_any_order() -> None:
     order = random.Random(SEED)
     legal = by_legality()[0]
     spellings = [shuffled(c.spelling, order) for c, _ in legal]
-    assert all(families.find(s) is row for s, (_, row) in zip(spellings, legal, strict=True))
+    assert all(matrix_form(s) is row for s, (_, row) in zip(spellings, legal, strict=True))
     lines = every([f"{s} {c.operands};" for s, (c, _) in zip(spellings, legal, strict=True)], STRIDE)
     assert accepted(lines, LATEST) == set(range(len(lines)))
 

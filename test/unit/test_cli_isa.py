@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa.families import FAMILIES, SECTIONS, order
 from warploom.dialect.isa.row import NEWEST, TARGETS, target
-from warploom.dialect.ptx.instructions import every_row
+from warploom.dialect.ptx.instructions import FAMILIES, every_row
 from warploom.runtime.cli.command import main
-from warploom.runtime.lookup.isa_table import Query, by_section, forms, lines, patterns
+from warploom.runtime.lookup.isa_table import SECTIONS, Query, by_section, forms, lines, order, patterns
 
 
 def spellings(text: str) -> set[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.wgmma import SWIZZLES
+from warploom.dialect.ptx.instructions import FAMILIES
 from warploom.runtime.base.errors import WarploomError
 from warploom.runtime.cli.command import main
 from warploom.runtime.lookup.fragments import find, short

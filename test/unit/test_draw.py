@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.layouts.layout import LANES, Layout
 from warploom.dialect.layouts.pictures import Cell, Panel, Picture, colour, svg
+from warploom.dialect.ptx.instructions import FAMILIES
 from warploom.runtime.lookup.fragments import Fragment, find, terminal
 from warploom.runtime.lookup.pictures import picture
 

@@ -10,8 +10,7 @@ from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, shuffled
 from samples import FULL
 
 from warploom.dialect.index import MEANINGS as HOMES
-from warploom.dialect.isa.families import FAMILIES
-from warploom.dialect.ptx.instructions import every_row, find
+from warploom.dialect.ptx.instructions import FAMILIES, every_row, find
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
 from warploom.runtime.interp.machine.decode import MEANINGS, REFUSED, meaning_of

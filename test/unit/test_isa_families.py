@@ -9,12 +9,13 @@ from itertools import product
 import pytest
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa import families, mma, wmma
-from warploom.dialect.isa.families import LoadMatrix, StoreMatrix
+from warploom.dialect.isa import matrix_moves, mma, wmma
 from warploom.dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, BlockScale, Form, Shape, element_type
+from warploom.dialect.isa.matrix_moves import LoadMatrix, StoreMatrix
 from warploom.dialect.isa.mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR, Mma
 from warploom.dialect.isa.row import TARGETS, Slot, target
 from warploom.dialect.layouts.layout import LANES, Layout
+from warploom.dialect.ptx import instructions
 
 Formula = Callable[[int, int, int], tuple[int, int]]
 """From (groupID, threadID_in_group, i) to (row, column)."""
@@ -279,7 +280,7 @@ def test_moves_by_the_figures() -> None:
         ("stmatrix", "m8n8", True): lambda lane, r, i: (2 * (lane % 4) + i, lane // 4),
         ("stmatrix", "m16n8", True): lambda lane, r, i: (2 * (lane % 4) + (i & 1), lane // 4 + 8 * (i >> 1)),
     }
-    for row in (*families.load_rows(), *families.store_rows()):
+    for row in (*matrix_moves.load_rows(), *matrix_moves.store_rows()):
         formula = moved[row.spelling.split(".")[0], row.shape, row.transpose]
         per_register = 32 // row.element_bits
         for lane, element in product(range(LANES), range(row.layout.elements)):
@@ -287,8 +288,8 @@ def test_moves_by_the_figures() -> None:
         assert len(set(places(row.layout))) == row.layout.rows * row.layout.columns
         assert row.registers == row.count * (2 if row.shape == "m16n16" else 1)
         assert row.addresses == row.count * (16 if row.shape == "m16n16" else 8) <= LANES
-    assert families.MOVMATRIX.layout == families.MOVMATRIX.source.transposed()
-    assert {(r.source, r.memory_bits) for r in families.load_rows() if r.type == "b8x16"} == {
+    assert matrix_moves.MOVMATRIX.layout == matrix_moves.MOVMATRIX.source.transposed()
+    assert {(r.source, r.memory_bits) for r in matrix_moves.load_rows() if r.type == "b8x16"} == {
         ("b6x16_p32", 6),
         ("b4x16_p64", 4),
     }
@@ -330,14 +331,14 @@ def test_wmma_strides_and_alignment() -> None:
 
 
 def test_every_spelling_finds_its_row() -> None:
-    rows = [row for make in families.FAMILIES.values() for row in make()]
+    rows = [row for make in instructions.FAMILIES.values() for row in make()]
     assert len(rows) == len(BY_SPELLING) == len(set(BY_SPELLING)) == 2171
-    assert Counter(families.family(row.spelling) for row in rows) == {
+    assert Counter(instructions.family(row.spelling) for row in rows) == {
         "wmma.load": 352, "wmma.store": 104, "wmma.mma": 138, "mma": 215, "ldmatrix": 63, "stmatrix": 27,
         "movmatrix": 1, "mma.sp": 197, "wgmma.mma_async": 1074,
     }  # fmt: skip
     for row in rows:
-        assert BY_SPELLING[row.spelling] is families.find(row.spelling) is row
+        assert BY_SPELLING[row.spelling] is instructions.matrix_form(row.spelling) is row
         assert row.section.startswith(("9.7.14.", "9.7.15."))
         assert row.operands
 
@@ -346,12 +347,12 @@ def test_every_spelling_finds_its_row() -> None:
     "spelling", ["", "mma", "add.s32", "wgmma.mma_async", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f16"]
 )
 def test_what_is_no_spelling(spelling: str) -> None:
-    assert families.find(spelling) is None
+    assert instructions.matrix_form(spelling) is None
     assert spelling not in BY_SPELLING
 
 
 def test_the_order_of_qualifiers_is_free_but_for_those_of_a_kind() -> None:
-    find = families.find
+    find = instructions.matrix_form
     assert find("ldmatrix.sync.aligned.x4.trans.m8n8.shared.b16") is find(LoadMatrix(4, True).spelling)
     assert find("mma.sync.aligned.m16n8k16.row.col.f32.f32.f16.f16") is None
     assert find("mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32") is None

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warploom.dialect.isa import mma, wgmma
-from warploom.dialect.isa.families import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, Shape, element_type, having
+from warploom.dialect.isa.matrix_moves import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.row import KIB, TARGETS, UnknownTargetError, target
 from warploom.dialect.isa.wgmma import ROW_BYTES, doubled

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.isa.families import find
 from warploom.dialect.isa.wgmma import Wgmma
+from warploom.dialect.ptx.instructions import matrix_form
 from warploom.runtime import LaunchTrace, TraceEvent, WarploomError, compile, load_ptx
 from warploom.runtime.cli.command import main
 from warploom.runtime.interp.watch.timeline import BYTES_PER_CYCLE, LATENCY, TRACED, Pipe, product_cycles, rows
@@ -176,7 +176,7 @@ poll: mbarrier.try_wait.parity.shared.b64 %p3, [%r3], 0; @!%p3 bra poll;""",
 
 def test_products_of_every_shape_take_their_share() -> None:
     def cycles(opcode: str) -> int:
-        row = find(opcode)
+        row = matrix_form(opcode)
         assert row is not None
         return product_cycles(row)  # pyright: ignore[reportArgumentType]
 
@@ -185,7 +185,7 @@ def test_products_of_every_shape_take_their_share() -> None:
     assert cycles("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32") == 6
     assert cycles("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16") == 128
     assert cycles("wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3") == 128
-    assert isinstance(find("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"), Wgmma)
+    assert isinstance(matrix_form("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"), Wgmma)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=12))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.isa.families import LDMATRIX
+from warploom.dialect.isa.matrix_moves import LDMATRIX
 from warploom.dialect.isa.mma import ROWS, Mma
 from warploom.dialect.layouts.layout import LANES, Bit, Layout, accumulator, column, multiplicand, row
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from samples import FULL
 
 from warploom.dialect.isa import mma
-from warploom.dialect.isa.families import MOVMATRIX
+from warploom.dialect.isa.matrix_moves import MOVMATRIX
 from warploom.dialect.layouts.layout import (
     AXES,
     LANES,

@@ -12,7 +12,6 @@ from ptx_rows import BY_SPELLING
 from samples import every
 
 from warploom.dialect.isa import mma
-from warploom.dialect.isa.families import FAMILIES, ROOTS
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.row import (
@@ -27,7 +26,7 @@ from warploom.dialect.isa.row import (
     Target,
     Version,
 )
-from warploom.dialect.ptx.instructions import find, nearest
+from warploom.dialect.ptx.instructions import FAMILIES, ROOTS, find, nearest
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.printer import import_ptx, print_ptx
 from warploom.dialect.ptx.text.operands import OperandReader

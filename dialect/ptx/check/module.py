@@ -11,8 +11,8 @@ from math import gcd
 from typing import Literal
 
 from ...isa import wmma
-from ...isa.families import LoadMatrix, StoreMatrix
 from ...isa.form import Form, ProductForm
+from ...isa.matrix_moves import LoadMatrix, StoreMatrix
 from ...isa.wmma import WmmaMove
 from ..instructions import Traits, traits
 from ..text.syntax import (

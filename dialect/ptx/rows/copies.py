@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 
-from ...isa.families import BLACKWELL, NIBBLES, blackwell
+from ...isa.matrix_moves import BLACKWELL, NIBBLES, blackwell
 from ...isa.row import Specific, Version
 from ...isa.wgmma import TENSOR_MEMORY
 from .arithmetic import RUBIN, of_rubin

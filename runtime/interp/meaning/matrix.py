@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from ....dialect.isa.families import LoadMatrix, MoveMatrix, StoreMatrix
 from ....dialect.isa.form import ElementType, Form
+from ....dialect.isa.matrix_moves import LoadMatrix, MoveMatrix, StoreMatrix
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.row import TARGETS, Bindings, Slot
 from ....dialect.isa.wgmma import Wgmma
@@ -276,7 +276,7 @@ def _sides(ctx: Context, row: Mma, operands: dict[str, Operand]) -> Callable[[St
 
 # Matrices between shared memory and registers: `ldmatrix`, `stmatrix`, `movmatrix`.
 #
-# Source: PTX ISA 9.7.14.5.15 to .17; where elements lie is in the rows of `dialect.isa.families`.
+# Source: PTX ISA 9.7.14.5.15 to .17; where elements lie is in the rows of `dialect.isa.matrix_moves`.
 
 _ROW_BYTES = 16
 

@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from ....dialect.isa.families import LoadMatrix, StoreMatrix
+from ....dialect.isa.matrix_moves import LoadMatrix, StoreMatrix
 from ....dialect.isa.mma import Mma
 from ....dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Register, Vector
 from ....dialect.ptx.types import REGISTER_BITS

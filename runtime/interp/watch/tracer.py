@@ -9,11 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ....dialect.isa import families
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.isa.wmma import WmmaMma
-from ....dialect.ptx.instructions import BULK, COPIES, PRODUCTS, Traits
+from ....dialect.ptx.instructions import BULK, COPIES, PRODUCTS, Traits, family
 from ...numerics.floats import Array
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.flow import CLUSTER_BARRIER
@@ -343,7 +342,7 @@ class TracedProducts(TracedGroups):
         return self._execute(pc, row) if isinstance(row, Mma | WmmaMma) else super().look(pc, traits)
 
     def _execute(self, pc: int, row: WarpRow) -> Look:
-        cycles, name = product_cycles(row), f"{families.family(row.spelling)} {row.shape}"
+        cycles, name = product_cycles(row), f"{family(row.spelling)} {row.shape}"
 
         def look(sel: Selection) -> None:
             line = self.timeline

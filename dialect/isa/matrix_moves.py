@@ -1,31 +1,24 @@
-"""All the matrix instructions of warps and warpgroups by family, the rows behind a spelling, and the ISA's sections."""
+"""Rows of the moves of matrices of a warp, `ldmatrix`, `stmatrix`, `movmatrix`: PTX ISA 9.7.14.5.15 to .17."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from heapq import nsmallest
-from importlib import import_module
 from itertools import product
 from typing import ClassVar
 
 from ..layouts.layout import Layout
-from . import mma, wgmma
-from .form import SM_120, Form, Key, order_key, word
+from .form import SM_120, Form, word
 from .row import ADDRESS, VECTOR, Slot, Specific, Version
-
-# Rows of the warp-level matrix moves: `ldmatrix`, `stmatrix`, `movmatrix`.
-#
-# Source: PTX ISA 9.7.14.5.15 (ldmatrix), 9.7.14.5.16 (stmatrix), 9.7.14.5.17 (movmatrix).
-
+from .wgmma import TENSOR_MEMORY
 
 GENERIC, SHARED, SHARED_CTA = "", "shared", "shared::cta"
 """State spaces: `.shared::cta` says the same as `.shared`, from PTX 7.8; generic addresses must point there."""
 
 CTA: Version = (7, 8)
 
-BLACKWELL: Specific = tuple(sorted((*wgmma.TENSOR_MEMORY, *SM_120), key=lambda row: row[0][-1]))
+BLACKWELL: Specific = tuple(sorted((*TENSOR_MEMORY, *SM_120), key=lambda row: row[0][-1]))
 """Where shapes and types of bytes run (9.7.14.5.15, .16), and other things that came with sm_100 and sm_120."""
 
 
@@ -243,129 +236,3 @@ def store_rows() -> tuple[StoreMatrix, ...]:
 
 
 MOVMATRIX = MoveMatrix()
-
-
-# What the sections of PTX ISA 9.7.14 and 9.7.15 are about, for tables that are grouped as the manual is.
-
-SECTIONS = {
-    "9.7.14.4.3": "wmma.load",
-    "9.7.14.4.4": "wmma.store",
-    "9.7.14.4.5": "wmma.mma",
-    "9.7.14.5.1": "mma m8n8k4, f16",
-    "9.7.14.5.2": "mma m8n8k4, f64",
-    "9.7.14.5.3": "mma m8n8k16",
-    "9.7.14.5.4": "mma m8n8k32",
-    "9.7.14.5.5": "mma m8n8k128",
-    "9.7.14.5.6": "mma m16n8k4",
-    "9.7.14.5.7": "mma m16n8k8",
-    "9.7.14.5.8": "mma m16n8k16, 16 bits and wider",
-    "9.7.14.5.9": "mma m16n8k16, 8 bits",
-    "9.7.14.5.10": "mma m16n8k32",
-    "9.7.14.5.11": "mma m16n8k64",
-    "9.7.14.5.12": "mma m16n8k128",
-    "9.7.14.5.13": "mma m16n8k256",
-    "9.7.14.5.15": "ldmatrix",
-    "9.7.14.5.16": "stmatrix",
-    "9.7.14.5.17": "movmatrix",
-    "9.7.14.6.2.1": "mma.sp m16n8k16, f16 and bf16",
-    "9.7.14.6.2.2": "mma.sp m16n8k32, f16 and bf16",
-    "9.7.14.6.2.3": "mma.sp m16n8k16, tf32",
-    "9.7.14.6.2.4": "mma.sp m16n8k8, tf32",
-    "9.7.14.6.2.5": "mma.sp m16n8k32, 8 bits",
-    "9.7.14.6.2.6": "mma.sp m16n8k64, 8 bits",
-    "9.7.14.6.2.7": "mma.sp m16n8k64, 4 bits",
-    "9.7.14.6.2.8": "mma.sp m16n8k128, 4 bits",
-    "9.7.15.5.2": "wgmma.mma_async",
-    "9.7.15.6": "wgmma.mma_async.sp",
-}
-"""Titles by number, in the order of the manual."""
-
-
-def order(section: str) -> tuple[int, ...]:
-    """What sorts section numbers as the manual does: 9.7.14.5.9 before 9.7.14.5.10."""
-    return tuple(int(part) for part in section.split("."))
-
-
-# All the matrix instructions of warps and warpgroups, family by family, and the rows behind a spelling.
-#
-# Source: PTX ISA 9.7.14 and 9.7.15.
-
-
-def _of_wmma(table: str) -> Callable[[], tuple[Form, ...]]:
-    """A table of `wmma`, which few kernels have: its module is imported when one asks for it."""
-    return lambda: getattr(import_module(".wmma", __package__), table)()
-
-
-FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
-    # 9.7.14.4
-    "wmma.load": _of_wmma("load_rows"),
-    "wmma.store": _of_wmma("store_rows"),
-    "wmma.mma": _of_wmma("mma_rows"),
-    # 9.7.14.5
-    "mma": mma.rows,
-    "ldmatrix": load_rows,
-    "stmatrix": store_rows,
-    "movmatrix": lambda: (MOVMATRIX,),
-    # 9.7.14.6
-    "mma.sp": mma.sparse_rows,
-    # 9.7.15.5 and .6
-    "wgmma.mma_async": wgmma.rows,
-}
-"""The rows of each instruction, by its name."""
-
-
-ROOTS = frozenset(name.partition(".")[0] for name in FAMILIES)
-"""The first words of these instructions."""
-
-SPARSE = frozenset(("sp", "sp::ordered_metadata"))
-"""The qualifiers of `mma.sp`, wherever they stand."""
-
-
-def family(spelling: str) -> str | None:
-    """The instruction of an opcode, such as "wmma.load"; None for other families."""
-    first, *words = spelling.split(".")
-    if first == "mma":
-        return "mma.sp" if not SPARSE.isdisjoint(words) else first
-    name = f"{first}.{words[0]}" if words else first
-    return name if name in FAMILIES else first if first in FAMILIES else None
-
-
-@cache
-def _spelled(name: str, shape: str = "") -> Mapping[str, Form]:
-    """The rows of a family, or those of a shape, by their spelling."""
-    rows = FAMILIES[name]()
-    return {row.spelling: row for row in rows if not shape or str(getattr(row, "shape", "")) == shape}
-
-
-@cache
-def _by_order_key(name: str) -> Mapping[Key, Form]:
-    """The rows of a family, and what older PTX versions had of it besides the text, by spellings that ignore the order
-    of qualifiers. Where two agree, the ISA's own row comes first."""
-    former = _of_wmma("former_rows")() if name.startswith("wmma") else ()
-    rows = (*(row for row in former if family(row.spelling) == name), *FAMILIES[name]())
-    return {order_key(row.spelling): row for row in rows}
-
-
-def find(opcode: str) -> Form | None:
-    """The row of an opcode, whatever the order of its qualifiers."""
-    name = family(opcode)
-    if name is None:
-        return None
-    shape = next((word for word in opcode.split(".") if word[:1] == "m" and word[1:2].isdecimal()), "")
-    return _spelled(name, shape).get(opcode) or _by_order_key(name).get(order_key(opcode))
-
-
-LIKELY = 24
-"""How many spellings are compared in full."""
-
-
-def nearest(opcode: str, count: int = 3) -> list[str]:
-    """The spellings of these families that are most like an unknown opcode, best first: of those that share most words
-    with it."""
-    from difflib import get_close_matches  # for messages alone
-
-    name, root, words = family(opcode), opcode.partition(".")[0], set(opcode.split("."))
-    names = [name] if name else [n for n in FAMILIES if n.partition(".")[0] == root]
-    spellings = dict.fromkeys(spelling for n in names for spelling in _spelled(n))
-    likely = nsmallest(LIKELY, spellings, key=lambda spelling: len(words.symmetric_difference(spelling.split("."))))
-    return get_close_matches(opcode, likely, count, 0.0)
