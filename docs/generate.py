@@ -29,7 +29,7 @@ from warploom.runtime.lookup.pictures import (
     tensor_memory_forms,
     tensor_memory_picture,
 )
-from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS
+from warploom.runtime.numerics.product import ALGORITHMS, ROWS
 
 HERE = Path(__file__).parent
 

@@ -50,7 +50,7 @@ ADDITIONS = (
     ("a family of matrix instructions", "rows, an operation, a pattern, its semantics: [how](adding-a-family.md)"),
     ("any other instruction of PTX", "a row of `dialect/ptx/rows/`, and its meaning in a module of "
      "`runtime/interp/meaning/`; `make index` writes where it is"),
-    ("a target", "a row of `dialect/isa/row.py`; its arithmetic in `runtime/numerics/parameters.py`"),
+    ("a target", "a row of `dialect/isa/row.py`; its arithmetic in `runtime/numerics/product.py`"),
     ("the arithmetic of an instruction", "`runtime/numerics/`, which does not depend on the interpreter"),
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and its conversion in `passes/to_ptx/`"),
     (

@@ -10,7 +10,6 @@ import numpy as np
 from ...dialect.isa.form import IN_BYTES, BlockScale, ElementType
 from . import floats
 from .floats import Array
-from .parameters import Arithmetic
 
 # The operands of a fused sum, decoded: values, unnormalised exponents, and which are no numbers.
 #
@@ -31,6 +30,22 @@ _TF32 = np.uint32(0xFFFFE000)
 def warp_by_warp(array: Array) -> Array:
     """An array whose last axis runs over warps, laid out in memory one warp after the other."""
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, -1, 0)), 0, -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncation:
+    """How a fused sum cuts its terms: `block` is L, the largest number of products in one sum, and `fraction` F, the
+    number of bits that are kept below the largest exponent. `zero_exponent` is the exponent of a zero term if D is f32.
+    `mantissa` is the number of bits of the sum that an f32 D keeps."""
+
+    block: int = 0
+    fraction: int = 0
+    zero_exponent: int = 0
+    mantissa: int = 23
+
+    def zero(self, d: str) -> int:
+        """The exponent of a zero term, by the type of D."""
+        return self.zero_exponent + (112 if d == "f16" else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +167,7 @@ _MIN_ROW = 16
 """Warps, or warpgroups, that make rows long enough; of fewer each is taken alone, its columns being the rows."""
 
 
-def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, scale: Array | None = None) -> Array:
+def fdp(core: Truncation, a: Multiplicand, b: Multiplicand, c: Array, d: str, scale: Array | None = None) -> Array:
     """D = A * B + C. A is (k, m, warps), B (k, n, warps), C and D (m, n, warps). `d` is the type of D, "f32" (uint32
     words) or "f16" (uint16 words), C words of either type; the result is new words. `scale` are exponents (m, n, warps)
     that are added to those of all products. Of a sparse A half of the products are there: L of them lie among twice as
@@ -175,7 +190,7 @@ def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, sc
     return out
 
 
-def _block(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, shift: Array | None) -> Array:
+def _block(core: Truncation, a: Multiplicand, b: Multiplicand, c: Array, d: str, shift: Array | None) -> Array:
     addend = c.view(np.float32 if c.dtype == np.uint32 else np.float16).astype(np.float64)
     total, quantum = _sum_of_cut_terms(core, a, b, addend, addend_exponents(c, core.zero(d)), shift)
     result = rounded_sum(total, quantum, d, core.mantissa)
@@ -185,7 +200,7 @@ def _block(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str,
 
 
 def _sum_of_cut_terms(
-    core: Arithmetic, a: Multiplicand, b: Multiplicand, addend: Array, floor: Array, shift: Array | None
+    core: Truncation, a: Multiplicand, b: Multiplicand, addend: Array, floor: Array, shift: Array | None
 ) -> tuple[Array, Array]:
     """The sums in units, as float64, and the exponents of the units."""
     top = _largest_exponents(a.exponent, b.exponent)
@@ -353,7 +368,7 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def grouped_sum(
-    core: Arithmetic, dots: Array, zero: Array, c: Array, scale_a: Array, scale_b: Array, kind: ElementType
+    core: Truncation, dots: Array, zero: Array, c: Array, scale_a: Array, scale_b: Array, kind: ElementType
 ) -> Array:
     """D = C plus scaled dots of groups; scales are words (vector, m or n, warps), `zero` says which groups are."""
     vector = len(scale_a)

@@ -18,8 +18,7 @@ from warploom.dialect.isa.form import ElementType
 from warploom.dialect.isa.mma import ROWS as KERNEL_ROWS
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma import rows as all_rows
-from warploom.runtime.numerics.parameters import Arithmetic, arithmetic
-from warploom.runtime.numerics.product import MatrixProduct
+from warploom.runtime.numerics.product import Arithmetic, MatrixProduct, arithmetic
 
 
 def model(core: Arithmetic, row: Mma, a: list[int], b: list[int], c: int) -> int:

@@ -17,8 +17,7 @@ from warploom.dialect.isa.form import ElementType, element_type
 from warploom.dialect.isa.mma import Mma
 from warploom.runtime.interp import Arithmetic, arithmetic
 from warploom.runtime.numerics.fused_sum import scales
-from warploom.runtime.numerics.parameters import GROUPED, WIDENED
-from warploom.runtime.numerics.product import MatrixProduct, SideOperands
+from warploom.runtime.numerics.product import GROUPED, WIDENED, MatrixProduct, SideOperands
 from warploom.runtime.numerics.sparse import NibbleError, columns, positions
 
 Array = NDArray[Any]

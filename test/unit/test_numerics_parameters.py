@@ -8,7 +8,7 @@ from warploom.dialect.isa import mma, tensor_product, wgmma, wmma
 from warploom.dialect.isa.form import element_type, having
 from warploom.dialect.isa.row import TARGETS
 from warploom.runtime.interp import arithmetic
-from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS, family
+from warploom.runtime.numerics.product import ALGORITHMS, ROWS, family
 
 FORMS = (*mma.rows(), *mma.sparse_rows(), *wmma.mma_rows(), *wgmma.rows(), *tensor_product.products())
 (HALF,) = having(mma.rows, shape=mma.Shape(16, 8, 16), a=element_type("f16"), d=element_type("f32"))

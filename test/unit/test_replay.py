@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from warploom.dialect.isa.row import target
 from warploom.runtime import load_ptx
 from warploom.runtime.interp import InterpreterError, arithmetic
-from warploom.runtime.numerics.parameters import ROWS, Row
+from warploom.runtime.numerics.product import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
 GROUPS, TENSORS = (WORDS / name / "sm_90a.npz" for name in ("warpgroups", "tensors"))
