@@ -62,14 +62,6 @@ PACKED = {element: 8 // names.bits for element, names in ELEMENT_NAMES.items() i
 """Elements of a byte in the memory of a kernel, of types that numpy keeps one in a byte."""
 
 
-def dtype_of(element: str) -> DType:
-    """The numpy type with the representation of the MLIR type `element`. Raises ArgumentError naming the known
-    types."""
-    if element not in DTYPES:
-        raise ArgumentError(f"no numpy type for element type {element}; known: {', '.join(DTYPES)}")
-    return DTYPES[element]
-
-
 def rounded(values: Floats, dtype: DType) -> Floats:
     """Values as a type holds them; integers modulo their width."""
     if dtype.kind in "iu":

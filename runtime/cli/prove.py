@@ -29,7 +29,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from .. import KernelLaunch, Order, Proof
-    from ..arguments.signature import Signature
+    from ..base.launch import Signature
     from ..kernel.kernel import Kernel
     from ..kernel.module import PtxModule
     from ..numerics.floats import Array

@@ -20,9 +20,8 @@ from ...passes.pipeline import DEFAULT_TARGET
 from ...passes.start import versions
 from ..arguments.dtypes import element_of
 from ..arguments.launch_values import values as check_values
-from ..arguments.signature import Parameter
 from ..base.errors import ArgumentError, AssemblerError
-from ..base.launch import Launch, Problem, is_ptx, known_target
+from ..base.launch import Launch, Parameter, Problem, is_ptx, known_target
 from ..cuda import ptxas
 from ..interp.machine.memory import InterpreterError, WarpOrder
 from ..interp.watch.checks import ALL_ORDERS

@@ -31,9 +31,8 @@ from ...passes.schedule.needs import key_of
 from ...passes.schedule.warp_schedule import AT, Timed, Tuned, fitted
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow
-from ..arguments.signature import Signature
 from ..base.errors import ArgumentError, CompileError, CudaError, DeviceUnavailableError, WarploomError
-from ..base.launch import describe, read_mlir
+from ..base.launch import Signature, describe, read_mlir
 from ..cuda.driver import Gpu, gpu
 from ..cuda.launch import Prepared, copy_in, copy_out, timer
 from ..kernel.compile import compile

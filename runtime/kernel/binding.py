@@ -11,11 +11,10 @@ from typing import Any, cast
 import numpy as np
 
 from ..arguments.arrays import Argument, borrow, is_array
-from ..arguments.dtypes import PACKED, DType, element_of
+from ..arguments.dtypes import DTYPES, PACKED, DType, element_of
 from ..arguments.launch_values import LaunchValue, Scalar, packed_number
-from ..arguments.signature import Parameter, Signature, extents, position_of
 from ..base.errors import ArgumentError
-from ..base.launch import ELEMENT_NAMES, describe
+from ..base.launch import ELEMENT_NAMES, Parameter, Signature, describe, extents, position_of
 from ..numerics.floats import Array
 
 # Outputs that a caller did not bring: made by the library whose arrays were given, numpy where there are none.
@@ -45,13 +44,13 @@ def allocator(
         return _torch(parameter, shape, cast(Any, like), zeros)
     if library == "cupy":
         cupy = cast(Any, sys.modules["cupy"])
-        return partial(cupy.zeros if zeros else cupy.empty, shape, parameter.dtype)
+        return partial(cupy.zeros if zeros else cupy.empty, shape, DTYPES[parameter.element])
     if library == "jax" and int(cast(Any, like).__dlpack_device__()[0]) != 1:
         raise ArgumentError("arrays of jax on a GPU cannot be written; pass an output of torch or cupy")
     if library not in ("numpy", "jax"):
         raise ArgumentError(f"no arrays of {library} are made; pass the outputs too")
     if zeros:
-        return lambda: laid_out(np.zeros(shape, parameter.dtype), parameter)
+        return lambda: laid_out(np.zeros(shape, DTYPES[parameter.element]), parameter)
     return partial(empty, parameter, shape)
 
 
@@ -65,13 +64,13 @@ def finished(array: object, like: object | None) -> object:
 def empty(parameter: Parameter, shape: tuple[int, ...]) -> Array:
     """An uninitialised numpy array with the strides of `parameter`."""
     if parameter.strides is None:
-        return np.empty(shape, parameter.dtype)
+        return np.empty(shape, DTYPES[parameter.element])
     elements = _steps(parameter, shape)
     count = 1 + sum(max(0, n - 1) * step for n, step in zip(shape, elements, strict=True))
-    size = parameter.dtype.itemsize
+    size = DTYPES[parameter.element].itemsize
     # Bytes, because arrays of types that are not numpy's own have no buffer.
     memory = np.zeros(count * size, np.uint8)
-    array: Array = np.ndarray(shape, parameter.dtype, memory.data, 0, [size * step for step in elements])
+    array: Array = np.ndarray(shape, DTYPES[parameter.element], memory.data, 0, [size * step for step in elements])
     return array
 
 
@@ -163,7 +162,7 @@ def check(argument: Argument, parameter: Parameter, position: int, *, written: b
 
 def _check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:
     where = f"argument {position} (%{parameter.name})"
-    if not parameter.takes_shape(argument.shape) or not _same_words(argument, parameter.dtype):
+    if not parameter.takes_shape(argument.shape) or not _same_words(argument, DTYPES[parameter.element]):
         raise ArgumentError(f"{where}: expected {parameter}, got {argument}")
     if not _has_layout_of(argument, parameter):
         order = "" if parameter.strides is not None else " in row-major order without gaps"
@@ -395,6 +394,6 @@ def _ranked(parameter: Parameter, arg: object, position: int) -> Argument:
 
 def _scalar(parameter: Parameter, arg: object, position: int) -> Scalar:
     try:
-        return cast(Scalar, np.frombuffer(packed_number(parameter.dtype, arg), parameter.dtype)[0])
+        return cast(Scalar, np.frombuffer(packed_number(DTYPES[parameter.element], arg), DTYPES[parameter.element])[0])
     except ArgumentError as error:
         raise ArgumentError(f"argument {position} (%{parameter.name}): {error}") from error

@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...dialect.schedule import Schedule
-from ..arguments.signature import Signature
 from ..base.errors import ArgumentError
-from ..base.launch import Checks, Launch, Options, Plan, Progress
+from ..base.launch import Checks, Launch, Options, Plan, Progress, Signature
 
 if TYPE_CHECKING:
     from ...dialect.ptx.text.syntax import Function

@@ -48,9 +48,8 @@ from ...passes.patterns import constant_value
 from ...passes.pipeline import DEFAULT_TARGET, PARTS, STRATEGY, can_apply, contents, lower, phase, standard_pipeline
 from ...passes.source import begins_as_ptx
 from ...passes.universe import make_context, parse_mlir
-from ..arguments.signature import Metadata, Parameter, Signature
 from ..base.errors import CompileError, HostError
-from ..base.launch import ELEMENT_NAMES, Dim3, Problem
+from ..base.launch import ELEMENT_NAMES, Dim3, Metadata, Parameter, Problem, Signature
 from ..plan import host
 from .kernel import Kernel, OnPhase, ScheduleOption
 

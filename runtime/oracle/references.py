@@ -22,7 +22,7 @@ from warnings import catch_warnings, simplefilter
 import ml_dtypes
 import numpy as np
 
-from ..arguments.dtypes import DType, element_of
+from ..arguments.dtypes import DTYPES, DType, element_of
 from ..base.errors import ArgumentError, WarploomError
 from ..numerics.floats import Array
 from .candidate import Made, chosen, framework_of, load_module, number, split_name
@@ -134,7 +134,7 @@ class LinalgReference(JudgeReference):
         for i in self.positions:
             with np.errstate(invalid="ignore", over="ignore"):
                 low, high = left[i].interval()
-            dtype = self.signature.parameters[i].dtype
+            dtype = DTYPES[self.signature.parameters[i].element]
             expected.append(Expected(left[i].value, low, high, dtype, exact=not is_float(dtype)))
         return expected
 

@@ -13,9 +13,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..arguments.launch_values import LaunchValue
-from ..arguments.signature import Signature
 from ..base.errors import ArgumentError
-from ..base.launch import Options, Plan, text_or_file
+from ..base.launch import Options, Plan, Signature, text_or_file
 from ..interp.machine.kernel import Observer
 from ..kernel.binding import launch_values
 from ..kernel.kernel import Kernel

@@ -12,9 +12,8 @@ import numpy as np
 from ..arguments.arrays import TensorMap
 from ..arguments.dtypes import DTYPES, SPELLINGS, DType, element_of, integer_limits
 from ..arguments.launch_values import POINTER, Scalar, Struct
-from ..arguments.signature import Parameter, Signature, extents, position_of
 from ..base.errors import ArgumentError, WarploomError
-from ..base.launch import describe
+from ..base.launch import Parameter, Signature, describe, extents, position_of
 from ..kernel.binding import laid_out
 from ..numerics.floats import Array
 from .functions import poison
@@ -112,7 +111,7 @@ def _generated(word: str, shape: tuple[int, ...], parameter: Parameter, seed: in
     """An array by a word; random metadata of a sparse A with these elements means something."""
     word, _ = sized(word)
     if sparse is None or word != "random":
-        return make(word, shape, parameter.dtype, seed, i)
+        return make(word, shape, DTYPES[parameter.element], seed, i)
     from ..arguments.packed import random_metadata
 
     return random_metadata(shape, sparse, np.random.default_rng([seed, i]))
@@ -123,10 +122,10 @@ def load(path: str, parameter: Parameter) -> Array:
     numpy writes bfloat16 as) are read as the parameter's type. Raises ArgumentError if the file is no `.npy` file, or
     holds another shape or type."""
     array = read_npy(path)
-    dtype, wanted = array.dtype, parameter.dtype
+    dtype, wanted = array.dtype, DTYPES[parameter.element]
     if dtype.kind in "uV" and wanted.kind not in "iu" and dtype.itemsize == wanted.itemsize:
-        array = array.view(parameter.dtype)
-    if not parameter.takes_shape(array.shape) or array.dtype != parameter.dtype:
+        array = array.view(DTYPES[parameter.element])
+    if not parameter.takes_shape(array.shape) or array.dtype != DTYPES[parameter.element]:
         got = describe(array.shape, element_of(array.dtype))
         raise ArgumentError(f"{path}: expected {parameter} for %{parameter.name}, got {got}")
     return laid_out(array, parameter)

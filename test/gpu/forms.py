@@ -33,7 +33,8 @@ from products import (
 from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arguments.signature import Parameter
+from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.base.launch import Parameter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = TypeVar("Item")
@@ -96,7 +97,7 @@ class OfProduct:
 
 
 def _draw(random: np.random.Generator, parameter: Parameter, *, cleared: bool) -> Array:
-    shape, dtype = parameter.shape or (), parameter.dtype
+    shape, dtype = parameter.shape or (), DTYPES[parameter.element]
     if cleared:
         return np.full(shape, -1 if dtype.kind in "iu" else np.nan).astype(dtype)
     if dtype.kind in "iu":

@@ -11,7 +11,7 @@ from warploom.dialect.isa import mma
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.schedule import FIELDS, Schedule
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arguments.signature import Signature
+from warploom.runtime.base.launch import Signature
 
 SVG = "{http://www.w3.org/2000/svg}"
 PRODUCT = """\

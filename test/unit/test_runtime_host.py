@@ -6,9 +6,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from warploom.passes.universe import make_context, parse_mlir
-from warploom.runtime.arguments.signature import Parameter
 from warploom.runtime.base.errors import HostError
-from warploom.runtime.base.launch import Launch, Problem, ScratchBuffer
+from warploom.runtime.base.launch import Launch, Parameter, Problem, ScratchBuffer
 from warploom.runtime.kernel.lowering import signature_of
 from warploom.runtime.plan import host
 
