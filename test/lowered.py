@@ -16,7 +16,7 @@ from warploom.dialect.isa.row import ADDRESS, SCALAR, TARGETS, Target
 from warploom.dialect.ptx.ops import ModuleOp as PtxModule
 from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.warp.attributes import FragmentType, TargetAttr
-from warploom.dialect.warp.matrices import fragment_bytes
+from warploom.dialect.warp.fragments import fragment_bytes
 from warploom.passes.to_ptx.kernel import ConvertWarpToPtxPass
 from warploom.passes.universe import make_context, parse_mlir
 

@@ -1,50 +1,48 @@
-"""Fragments: `warp.constant`, `warp.elementwise`, `warp.subfragment`, `warp.reduce`, `warp.map`, `warp.epilogue`."""
+"""Fragments: `warp.constant`, `warp.elementwise`, `warp.subfragment`; and how they lie in memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import auto
-from itertools import count
-from typing import ClassVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    BoolAttr,
-    DenseArrayBase,
-    FloatAttr,
-    IndexType,
-    IntegerAttr,
-    UnitAttr,
-    f32,
-    f64,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, i64
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     base,
     irdl_attr_definition,
-    operand_def,
-    opt_prop_def,
     prop_def,
-    region_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import ConstantLike, IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ..layouts.layout import Bit, Layout
-from ..mlir.affine import loops_of
+from ..isa.form import Form, having
+from ..isa.matrix_moves import SHARED, LoadMatrix, StoreMatrix, load_rows, store_rows
+from ..layouts.layout import LANES, Layout, column, multiplicand, places_of
 from ..mlir.words import irdl_op_definition
-from .attributes import FragmentType, float_type, fragment_of, known_element, memory_of
-from .elements import ElementRegion, LoopSizes, M, N, WithEpilogue, verify_elements
-from .op_shapes import WarpOp, bounds, verify_indices
+from .attributes import (
+    BYTE,
+    SHARED_SPACE,
+    FragmentType,
+    Memory,
+    SwizzleAttr,
+    element_row,
+    float_type,
+    fragment_of,
+    known_element,
+    memory_space,
+)
+from .op_shapes import WarpOp, in_memory, verify_element
 
-# On fragments, element by element: `warp.constant`, `warp.elementwise`; and parts of them: `warp.subfragment`.
+# On fragments, element by element, and parts of them.
 
 
 class Kind(StrEnum):
@@ -63,17 +61,6 @@ class Kind(StrEnum):
     @property
     def operands(self) -> int:
         return 1 if self is Kind.Neg else 2
-
-
-IDENTITIES = {
-    Kind.Add: 0.0,
-    Kind.Mul: 1.0,
-    Kind.Max: -math.inf,
-    Kind.Min: math.inf,
-    Kind.Maximum: -math.inf,
-    Kind.Minimum: math.inf,
-}
-"""What rows are taken together by, and the number that changes nothing."""
 
 
 @irdl_attr_definition
@@ -204,191 +191,281 @@ def _joined(parts: Sequence[SSAValue], columns: int) -> FragmentType:
     return fragment_of(parts[0]).with_shape(*shape)
 
 
-# Along the rows of fragments: `warp.reduce`.
+# Fragments that lie in memory as registers hold them: nothing has to be put together, or sent to other lanes.
+
+WORD, BYTE_WORD = 32, 4
+"""Bits and bytes of a word."""
+
+VECTOR_BYTES = 16
+"""The most that a lane moves at once."""
+
+AXES = ("rows", "columns")
+"""The dimensions of a fragment along which a vector in memory runs."""
+
+ORDERS = ("vectors", "tiles")
+"""The orders in which registers lie in memory; `LoadOp` says what they are."""
+
+
+def register_bytes(fragment: FragmentType) -> int:
+    """Bytes of each register of a fragment."""
+    return max(BYTE_WORD, fragment.bits // BYTE)
+
+
+def together(fragment: FragmentType) -> int:
+    """Registers that a lane moves at once in the order `vectors`."""
+    return math.gcd(fragment.registers, VECTOR_BYTES // register_bytes(fragment))
+
+
+def fragment_bytes(fragment: FragmentType) -> int:
+    """Bytes of a warp's registers of a fragment."""
+    return LANES * fragment.registers * register_bytes(fragment)
+
+
+def _verify_vectors(memory: Memory, fragment: FragmentType) -> None:
+    element, shape, needed = element_row(memory.element_type), memory.get_shape(), fragment_bytes(fragment)
+    if isinstance(memory.layout, SwizzleAttr):
+        _verify_lines(memory, fragment)
+        return
+    if len(shape) != 2 or element is None or element.memory_bits < BYTE:
+        raise VerifyException(f"expected memory of 2 dimensions and whole bytes, got {memory}")
+    if 0 <= shape[1] * element.memory_bits // BYTE < needed:
+        raise VerifyException(
+            f"expected rows of at least {needed} bytes, a warp's registers of {fragment}, got {memory}"
+        )
+
+
+def _verify_lines(memory: Memory, fragment: FragmentType) -> None:
+    """Checks that the lines of a swizzled tile hold the vectors of all threads, line after line."""
+    element, (*_, lines, columns) = element_row(memory.element_type), memory.get_shape()
+    line = 0 if element is None else columns * element.memory_bits // BYTE
+    needed = fragment_bytes(fragment) * fragment.layout.data.threads // LANES
+    is_line = isinstance(memory.layout, SwizzleAttr) and memory.layout.bytes == line
+    if not is_line or lines * line < needed or together(fragment) * register_bytes(fragment) != VECTOR_BYTES:
+        raise VerifyException(f"expected {needed} bytes of vectors in lines of a panel, for {fragment}, got {memory}")
+
+
+def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:
+    element = element_row(memory.element_type)
+    if element is None or element.bits != WORD or memory.get_shape()[-1] < LANES:
+        raise VerifyException(f"expected memory of 32-bit words, {LANES} in a row, got {memory}")
+    if memory_space(memory) != SHARED_SPACE:
+        raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
+    if any(bit.axis != "r" for bit in fragment.layout.data.warp):
+        raise VerifyException(f"expected metadata of 16 rows for each warp, got {fragment}")
+    if fragment.role.data != "meta" or fragment.tiles[1] != 1 or fragment.tile_registers != 1:
+        raise VerifyException(f"expected a fragment of metadata, one base tile wide, got {fragment}")
+
+
+def verify_registers(order: str, orders: Sequence[str], memory: Memory, fragment: FragmentType) -> None:
+    """Checks memory that holds the registers of a fragment in one of the supported `orders`. Raises VerifyException if
+    the element type differs, or rows are too short."""
+    if order not in orders:
+        raise VerifyException(f"expected registers in the order {' or '.join(orders)}, got '{order}'")
+    if order == "vectors":
+        _verify_vectors(memory, fragment)
+    else:
+        _verify_tiles(memory, fragment)
+
+
+# How fragments are made of the matrices that `ldmatrix`, `stmatrix` and `movmatrix` move.
 #
-# What a row gives is a column: a fragment of one column, whose layout says with the axis `x` which lanes hold the same
-# element. A column of sums may still be in parts, one for each lane of a row::
-#
-#     c1 c2 r0 r1 r2 | c0 r3       a matrix: each row lies in four lanes
-#     c0 c1 r0 r1 r2 | r3          what each lane makes of its own elements: four parts of a row
-#     x0 x1 r0 r1 r2 | r3          what four lanes make of these: each of them has the whole
+# Source: PTX ISA 9.7.14.5.15 to 9.7.14.5.17.
 
-ROW_BITS = (32, 64)
-"""Of the elements of a column."""
+MoveRow: TypeAlias = LoadMatrix | StoreMatrix
+Row = TypeVar("Row", LoadMatrix, StoreMatrix)
+
+ROW_BITS = 128
+"""A matrix's row in memory is 16 bytes."""
 
 
-def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
-    """The layout of a vector with one value for each row. With `parts`, each lane has the value of its own elements."""
+class Matrix(NamedTuple):
+    """One matrix of a fragment: the row and column in memory of its first element, and the fragment's registers. Bit i
+    of the number of a row of the matrix is bit `rows[i]` of the row in memory: each row has an address of its own, so a
+    matrix may be made of rows that do not follow each other."""
 
-    def renamed(bits: tuple[Bit, ...]) -> Iterator[Bit]:
-        counts = {"c": count(), "x": count()}
-        for bit in bits:
-            axis = bit.axis if bit.axis == "r" or (parts and bit.axis == "c") else "x"
-            yield bit if axis == "r" else Bit(axis, next(counts[axis]))
-
-    element = tuple(bit for bit in layout.element if bit.axis == "r")
-    return Layout(tuple(renamed(layout.lane)), element, layout.warp)
+    row: int
+    column: int
+    registers: tuple[int, ...]
+    rows: tuple[int, ...]
 
 
-def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
-    """The type of what becomes of each row of a fragment."""
-    layout = column_layout(kind.layout.data, parts=parts)
-    return FragmentType.of(kind.role.data, kind.shape[0], layout.columns, kind.element_type, layout)
+def unit(row: MoveRow, bits: int) -> Layout:
+    """The layout of one matrix over memory, in elements of `bits` bits."""
+    if row.type == "b16" and not row.transpose:
+        return multiplicand(8, ROW_BITS // bits, bits)
+    return _cut(row.layout, 16 // bits) if row.type == "b16" else row.layout
 
 
-def alike(kind: FragmentType, other: FragmentType) -> bool:
-    """Whether fragments differ at most in the type of their elements."""
-    return kind.shape == other.shape and kind.layout == other.layout and kind.with_element(other.element_type) == other
+def _cut(layout: Layout, parts: int) -> Layout:
+    """The layout in which each element is replaced by `parts` elements of a row."""
+    finer = parts.bit_length() - 1
+    lane, element = (
+        tuple(column(bit.number + finer) if bit.axis == "c" else bit for bit in half)
+        for half in (layout.lane, layout.element)
+    )
+    return Layout(lane, (*map(column, range(finer)), *element))
 
 
-def is_column_of(kind: FragmentType, fragment: FragmentType) -> bool:
-    """Whether a type is that of columns of a fragment, of elements that fill registers."""
-    return kind.bits in ROW_BITS and kind == column_of(fragment.with_element(kind.element_type))
+def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matrix] | None:
+    """The matrices of layout `piece` that a fragment consists of, in the order of their first registers. None if the
+    fragment is not made of such matrices."""
+    layout, per = in_memory(fragment, swapped), max(1, 32 // fragment.bits)
+    rows = _rows_of(layout, piece, per.bit_length() - 1)
+    if rows is None:
+        return None
+    places = _register_places(fragment, swapped, per)
+    free = {place: number for number, place in enumerate(places)}
+    inner = [piece.element_offset(e) for e in range(0, piece.elements, per)]
+    matrices_: list[Matrix] = []
+    for row, across in places:
+        if (row, across) in free:
+            registers = [free.pop((row + _spread(r, rows), across + c), None) for r, c in inner]
+            if None in registers:
+                return None
+            matrices_.append(Matrix(row, across, tuple(n for n in registers if n is not None), rows))
+    return matrices_
 
 
-@irdl_op_definition
-class ReduceOp(WarpOp):
-    """Reduces each row of a fragment to one element, or to a partial result for each lane that has elements of the
-    row::
-
-        %m = warp.reduce max %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-                               to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
-        %l = warp.reduce add %p : ... to !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
-        %sum = warp.reduce add %l : ... to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
-
-    Elements have 32 or 64 bits. Each lane combines the first and the second half of its elements, then the halves of
-    the result, and so on. Then the lanes exchange their results by `shfl.sync.bfly`, beginning with the lowest bit of
-    the lane number. If one operand is NaN, `max` and `min` return the number, and `maximum` and `minimum` return NaN.
-
-    `positive` says that most rows of f32 have an element above zero, as products of matrices do. Their `max` is then
-    that of the bits as integers, three at a time from sm_90 on, and the rows of a warp are reduced again where one has
-    no such element. A row with a NaN may be reduced to it.
-
-    In the region of `warp.rows`, it reduces an element with all others of its row::
-
-        %m = warp.reduce max %x : f32 to f32
-    """
-
-    name = "warp.reduce"
-
-    kind = prop_def(KindAttr)
-    positive = opt_prop_def(UnitAttr)
-    input = operand_def()
-    result = result_def()
-
-    traits = traits_def(Pure())
-    assembly_format = "$kind (`positive` $positive^)? $input attr-dict `:` type($input) `to` type($result)"
-
-    def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False, positive: bool = False):
-        result = column_of(value.type, parts=parts) if isinstance(value.type, FragmentType) else value.type
-        super().__init__(KindAttr(kind), UnitAttr() if positive else None, value, result)
-
-    def verify_(self) -> None:
-        source, result = self.input.type, self.result.type
-        if self.kind.data not in IDENTITIES:
-            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
-        if self.positive is not None and not (
-            self.kind.data == Kind.Max and isinstance(source, FragmentType) and source.element_type == f32
-        ):
-            raise VerifyException(f"expected max of a fragment of f32 where positive, got {self.kind.data} of {source}")
-        if not isinstance(source, FragmentType):
-            if source != result or source not in (f32, f64):
-                raise VerifyException(f"expected an element of f32 or f64, and a result of its type, got {source}")
-            return
-        if source.bits not in ROW_BITS:
-            raise VerifyException(f"expected elements of 32 or 64 bits, got {source}")
-        if source.layout.data.warp and any(bit.axis == "c" for bit in source.layout.data.warp):
-            raise VerifyException(f"expected each row within one warp, got {source}")
-        complete, parts = column_of(source), column_of(source, parts=True)
-        if result not in (complete, parts):
-            raise VerifyException(f"expected a result of {complete} or {parts}, got {result}")
+def _rows_of(layout: Layout, piece: Layout, leading: int) -> tuple[int, ...] | None:
+    """The bit of the row in memory for each bit of a matrix's row; None if lanes or registers differ otherwise.
+    `leading` is the number of bits that number the elements of a register."""
+    number_of: dict[int, int] = {}
+    pairs = zip((*layout.lane, *layout.element[:leading]), (*piece.lane, *piece.element[:leading]), strict=False)
+    for ours, theirs in pairs:
+        if ours.axis != theirs.axis or (ours.axis != "r" and ours != theirs):
+            return None
+        if ours.axis == "r":
+            number_of[theirs.number] = ours.number
+    if len(layout.element) < leading:
+        return None
+    rows = tuple(number_of.get(i, i) for i in range(piece.rows.bit_length() - 1))
+    return rows if len({*rows}) == len(rows) else None
 
 
-# Functions of elements: `warp.map`, and `warp.epilogue`, which stores what they make of sums.
+def _spread(number: int, places: tuple[int, ...]) -> int:
+    """The number whose bit `places[i]` is bit i of `number`."""
+    return sum((number >> i & 1) << place for i, place in enumerate(places))
 
 
-@irdl_op_definition
-class MapOp(WarpOp):
-    """Computes each element of a fragment from the elements at the same position in other fragments, from those of the
-    same row in columns, as `warp.reduce` makes them, and from numbers::
-
-        %y = warp.map %d, %bias : !warp.fragment<...>, !warp.fragment<...> -> !warp.fragment<...> (%x: f32, %b: f32) {
-          %sum = arith.addf %x, %b : f32
-          warp.yield %sum : f32
-        }
-
-    Fragments that are no columns differ only in the type of their elements. Operations in the region have the semantics
-    of `arith` and `math`: each is rounded once to its type. docs/epilogues.md says how they are lowered.
-    """
-
-    name = "warp.map"
-
-    inputs = var_operand_def()
-    fragment = result_def(FragmentType)
-    body = region_def("single_block")
-
-    traits = traits_def(Pure(), IsolatedFromAbove())
-    custom_directives: ClassVar = (ElementRegion,)
-    assembly_format = "$inputs attr-dict `:` type($inputs) `->` type($fragment) custom<ElementRegion>($body)"
-
-    def verify_(self) -> None:
-        result = fragment_of(self.fragment)
-        types: list[Attribute] = []
-        for value in self.inputs:
-            kind = value.type
-            if isinstance(kind, FragmentType) and not (alike(kind, result) or is_column_of(kind, result)):
-                raise VerifyException(
-                    f"expected fragments that differ only in their elements, or columns of them of 32 or 64 bits, got "
-                    f"{kind} and {result}"
-                )
-            types.append(kind.element_type if isinstance(kind, FragmentType) else kind)
-        verify_elements(self.body, types, result.element_type)
+def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tuple[int, int]]:
+    """The position of each register's first element in memory, relative to the lane's own position."""
+    places = places_of(fragment.layout.data, fragment.tiles, per)
+    return [(column, row) for row, column in places] if swapped else places
 
 
-ALONG = ((M, N), (M,), (N,), ())
-"""The loops of a matrix like D, of a vector along the rows or the columns of D, and of a number."""
-
-
-@irdl_op_definition
-class EpilogueOp(WithEpilogue):
-    """Stores the sums of a product to D, beginning at a row and a column, and rounds them to the type of D::
-
-        warp.epilogue %sum into %D[%m, %n] {in_bounds = [true, true]} : !warp.fragment<acc, ...>, memref<256x320xf32>
-
-    With `plus %C`, C is added first. C has the layout of D. An epilogue, which `warp.pointwise` defines, takes the
-    sums, rounded to the type of its element, and yields the elements of D. Its loops are the rows and the columns of D.
-    An operand of the epilogue is a matrix like D, a vector along its rows or columns, or a number::
-
-        %biased = warp.pointwise %bias maps [affine_map<(m, n) -> (n)>] : memref<320xf32> (%x: f32, %b: f32) {...}
-        warp.epilogue %sum plus %C into %D[%m, %n] through %biased
-          : !warp.fragment<acc, ...>, memref<256x320xbf16> plus memref<256x320xbf16>
-
-    Elements outside D are not stored. `in_bounds` [rows, columns] promises that there are none.
-
-    The sums are those of a warp, or of a warpgroup. `warp.schedule` determines how it stores them. `warp-epilogue`
-    expands the operation.
-    """
-
-    name = "warp.epilogue"
-
-    sums = operand_def(FragmentType)
-    at = var_operand_def(IndexType())
-    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = (
-        "$sums (`plus` $c^)? `into` $d `[` $at `]` (`through` $through^)? attr-dict"
-        " `:` type($sums) `,` type($d) custom<TypeOfOptional>(`plus`, type($c))"
+def _verify_matrices(row: MoveRow, fragment: FragmentType, swapped: bool) -> None:
+    """Checks that a fragment consists of the instruction's matrices. Raises VerifyException with both layouts, and
+    whether `trans` or `swapped` would help."""
+    piece, layout = unit(row, fragment.bits), in_memory(fragment, swapped)
+    if matrices(fragment, swapped, piece) is not None:
+        return
+    other = "without" if row.transpose else "with"
+    swap = "without" if swapped else "with"
+    holds = "the fragment" if swapped else "the transpose of the fragment"
+    hint = f"; try {other} trans, or {swap} swapped if memory holds {holds}"
+    if layout.lane != piece.transposed().lane:
+        hint = ""
+    verb = "delivers" if isinstance(row, LoadMatrix) else "takes"
+    raise VerifyException(
+        f"{row.spelling} {verb} {piece.rows}x{piece.columns} matrices in layout [{piece}], the fragment over memory is "
+        f"[{layout}]{hint}"
     )
 
-    def matrices(self) -> list[SSAValue]:
-        """The epilogue's operands that are matrices."""
-        return [value for value, map_ in self.placed_operands if loops_of(map_) == (M, N)]
 
-    def verify_(self) -> None:
-        verify_indices("D", memory_of(self.d), self.at)
-        bounds(self.in_bounds)
-        self.verify_stored(len(self.at), (M, N), LoopSizes())
-        for number, (_, map_) in enumerate(self.placed_operands):
-            if loops_of(map_) not in ALONG:
-                raise VerifyException(f"expected epilogue operand {number} by rows and columns as D is, got {map_}")
+PACKED = {"b6x16_p32": 6, "b4x16_p64": 4}
+"""The packed formats of memory, and the bits of their elements."""
+
+
+@dataclass(frozen=True)
+class MatrixMove:
+    """The matrices that one instruction moves, and how: the `matrices` of `warp.load` and `warp.store`. `count` is 1, 2
+    or 4. With `b16`, what is transposed are pieces of 16 bits, whatever the elements. `packed` is a packed format, or
+    empty."""
+
+    count: int
+    trans: bool
+    b16: bool
+    packed: str
+
+    @staticmethod
+    def of(text: str) -> MatrixMove:
+        """Reads "x4", "x2.trans", "x4.trans.b16" or "x2.b6x16_p32". Raises VerifyException for other text."""
+        count, *words = text.split(".")
+        packed = next((word for word in words if word in PACKED), "")
+        suffixes = [word for word in ("trans", "b16", packed) if word and word in words]
+        if re.fullmatch(r"x\d+", count) is None or suffixes != words:
+            raise VerifyException(
+                f"expected x1, x2 or x4 matrices, then .trans, .b16 or .{', .'.join(PACKED)}, got '{text}'"
+            )
+        return MatrixMove(int(count[1:]), "trans" in words, "b16" in words, packed)
+
+    def __str__(self) -> str:
+        words = (f"x{self.count}", "trans" * self.trans, "b16" * self.b16, self.packed)
+        return ".".join(filter(None, words))
+
+    def loads(self, bits: int) -> tuple[LoadMatrix, ...]:
+        """The forms of `ldmatrix` that may load elements of `bits` bits: `count` matrices or fewer, widest first.
+        Raises VerifyException if there is none of `count` matrices."""
+        if self.b16 and (bits > 16 or self.packed):
+            raise VerifyException(f"b16 is for elements of at most 16 bits, unpacked, got {bits} bits")
+        type = "b8x16" if self.packed else self._type("ldmatrix", 16 if self.b16 else bits)
+        rows = having(load_rows, space=SHARED, type=type, source=self.packed, transpose=self.trans)
+        return self._fitting("ldmatrix loads", rows)
+
+    def stores(self, bits: int) -> tuple[StoreMatrix, ...]:
+        """The forms of `stmatrix` that may store elements of `bits` bits: `count` matrices or fewer, widest first.
+        Raises VerifyException if there is none of `count` matrices."""
+        if self.b16 or self.packed:
+            raise VerifyException(f"stmatrix has no {self.packed or 'b16'}: it stores elements as they are")
+        type = self._type("stmatrix", bits)
+        rows = having(store_rows, space=SHARED, type=type, transpose=self.trans)
+        return self._fitting("stmatrix stores", rows)
+
+    def _type(self, instruction: str, bits: int) -> str:
+        """The `.type`: without `.trans` rows of 16 bytes move as they are, whatever is in them."""
+        if not self.trans or bits == 16:
+            return "b16"
+        if bits != 8:
+            raise VerifyException(f"{instruction} with trans moves elements of 8 or 16 bits, got {bits}")
+        return "b8"
+
+    def _fitting(self, what: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        fitting = tuple(sorted((row for row in rows if row.count <= self.count), key=lambda row: -row.count))
+        if not fitting or fitting[0].count != self.count:
+            *few, last = sorted(row.count for row in rows)
+            raise VerifyException(f"{what} {', '.join(map(str, few))} or {last} matrices, got {self.count}")
+        return fitting
+
+
+def verify_matrix_move(move: MatrixMove, memory: Memory, fragment: FragmentType, swapped: bool, *, loads: bool) -> Form:
+    """Checks that `ldmatrix` loads a fragment from memory, or `stmatrix` stores it, and returns the widest form that
+    does. Raises VerifyException if it does not."""
+    _verify_memory("ldmatrix reads" if loads else "stmatrix writes", memory, fragment)
+    if loads:
+        _verify_packed(move.packed, memory, fragment)
+    form = move.loads(fragment.bits)[0] if loads else move.stores(fragment.bits)[0]
+    _verify_matrices(form, fragment, swapped)
+    return form
+
+
+def _verify_memory(what: str, memory: Memory, fragment: FragmentType) -> None:
+    """Checks the memory of a matrix move. Elements that an instruction takes as bytes are bytes in memory."""
+    if fragment.bits == fragment.element.bits:
+        verify_element(memory, fragment)
+    elif (stored := element_row(memory.element_type)) is None or stored.memory_bits != fragment.bits:
+        raise VerifyException(
+            f"expected memory of bytes for {fragment.element.name} in bytes, got {memory.element_type}"
+        )
+    if memory_space(memory) != SHARED_SPACE:
+        raise VerifyException(f"{what} shared memory (memory space {SHARED_SPACE}), got {memory}")
+
+
+def _verify_packed(packed: str, memory: Memory, fragment: FragmentType) -> None:
+    """Checks the elements of a packed format, which get a byte each."""
+    element = fragment.element
+    if not packed:
+        return
+    if element.bits != PACKED[packed] or fragment.bits == element.bits:
+        raise VerifyException(f"{packed} is of elements of {PACKED[packed]} bits that get a byte each, got {fragment}")
+    if (stored := element_row(memory.element_type)) is None or stored.bits != fragment.bits:
+        raise VerifyException(f"expected memory of bytes for {element.name} in {packed}, got {memory.element_type}")

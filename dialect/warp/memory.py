@@ -40,7 +40,7 @@ from .attributes import (
     memory_of,
     memory_space,
 )
-from .matrices import AXES, ORDERS, MatrixMove, verify_matrix_move, verify_registers
+from .fragments import AXES, ORDERS, MatrixMove, verify_matrix_move, verify_registers
 from .op_shapes import (
     WHOLE_TILE,
     TilePart,

@@ -1,37 +1,168 @@
-"""`warp.rows`: what becomes of each row of memory, in one pass; `warp.scan`."""
+"""What becomes of rows and elements: `warp.reduce`, `warp.scan`, `warp.map`, `warp.epilogue`; and of each row
+of memory, in one pass: `warp.rows`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+import math
+from collections.abc import Iterator, Sequence
+from itertools import count, pairwise
+from typing import ClassVar
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, f32, f64, i32, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    BoolAttr,
+    IndexType,
+    MemRefType,
+    UnitAttr,
+    f32,
+    f64,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
-from xdsl.irdl import operand_def, opt_operand_def, prop_def, region_def, result_def, traits_def, var_operand_def
+from xdsl.irdl import (
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
 from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ..layouts.layout import Bit, Layout
 from ..mlir.affine import FIXED, loops_of
 from ..mlir.words import irdl_op_definition
-from .attributes import FragmentType, element_row
-from .elements import IndexOp, LoopSizes, all_yielded, element_type, shape_of, verify_along, verify_elements
-from .fragments import IDENTITIES, ROW_BITS, Kind, KindAttr, ReduceOp, column_of
-from .op_shapes import WarpOp
+from .attributes import FragmentType, element_row, fragment_of, memory_of
+from .elements import (
+    ElementRegion,
+    IndexOp,
+    LoopSizes,
+    M,
+    N,
+    WithEpilogue,
+    all_yielded,
+    element_type,
+    shape_of,
+    verify_along,
+    verify_elements,
+)
+from .fragments import Kind, KindAttr
+from .op_shapes import WarpOp, bounds, verify_indices
+
+# Along the rows of fragments: `warp.reduce`.
+#
+# What a row gives is a column: a fragment of one column, whose layout says with the axis `x` which lanes hold the same
+# element. A column of sums may still be in parts, one for each lane of a row::
+#
+#     c1 c2 r0 r1 r2 | c0 r3       a matrix: each row lies in four lanes
+#     c0 c1 r0 r1 r2 | r3          what each lane makes of its own elements: four parts of a row
+#     x0 x1 r0 r1 r2 | r3          what four lanes make of these: each of them has the whole
+
+IDENTITIES = {
+    Kind.Add: 0.0,
+    Kind.Mul: 1.0,
+    Kind.Max: -math.inf,
+    Kind.Min: math.inf,
+    Kind.Maximum: -math.inf,
+    Kind.Minimum: math.inf,
+}
+"""What rows are taken together by, and the number that changes nothing."""
+
+ROW_BITS = (32, 64)
+"""Of the elements of a column."""
 
 
-def apart(parts: int, *, along: bool = True) -> AffineMap:
-    """The map of sums over rows m of equal m % `parts`: a sum of each column if `along`, else of one value a row."""
-    return AffineMap(2, 0, (AffineDimExpr(0) % parts, *([AffineDimExpr(1)] if along else [])))
+def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
+    """The layout of a vector with one value for each row. With `parts`, each lane has the value of its own elements."""
+
+    def renamed(bits: tuple[Bit, ...]) -> Iterator[Bit]:
+        counts = {"c": count(), "x": count()}
+        for bit in bits:
+            axis = bit.axis if bit.axis == "r" or (parts and bit.axis == "c") else "x"
+            yield bit if axis == "r" else Bit(axis, next(counts[axis]))
+
+    element = tuple(bit for bit in layout.element if bit.axis == "r")
+    return Layout(tuple(renamed(layout.lane)), element, layout.warp)
 
 
-def times_of(map_: AffineMap) -> int:
-    """How often the elements of an input repeat along rows, `(m, n) -> (n floordiv 1024)`; 0 for any other map."""
-    last = map_.results[-1] if map_.results else None
-    if not isinstance(last, AffineBinaryOpExpr) or last.kind != AffineBinaryOpKind.FloorDiv:
-        return 0
-    along = last.lhs == AffineDimExpr(map_.num_dims - 1)
-    return last.rhs.value if along and isinstance(last.rhs, AffineConstantExpr) else 0
+def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
+    """The type of what becomes of each row of a fragment."""
+    layout = column_layout(kind.layout.data, parts=parts)
+    return FragmentType.of(kind.role.data, kind.shape[0], layout.columns, kind.element_type, layout)
+
+
+def alike(kind: FragmentType, other: FragmentType) -> bool:
+    """Whether fragments differ at most in the type of their elements."""
+    return kind.shape == other.shape and kind.layout == other.layout and kind.with_element(other.element_type) == other
+
+
+def is_column_of(kind: FragmentType, fragment: FragmentType) -> bool:
+    """Whether a type is that of columns of a fragment, of elements that fill registers."""
+    return kind.bits in ROW_BITS and kind == column_of(fragment.with_element(kind.element_type))
+
+
+@irdl_op_definition
+class ReduceOp(WarpOp):
+    """Reduces each row of a fragment to one element, or to a partial result for each lane that has elements of the
+    row::
+
+        %m = warp.reduce max %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+                               to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+        %l = warp.reduce add %p : ... to !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
+        %sum = warp.reduce add %l : ... to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+
+    Elements have 32 or 64 bits. Each lane combines the first and the second half of its elements, then the halves of
+    the result, and so on. Then the lanes exchange their results by `shfl.sync.bfly`, beginning with the lowest bit of
+    the lane number. If one operand is NaN, `max` and `min` return the number, and `maximum` and `minimum` return NaN.
+
+    `positive` says that most rows of f32 have an element above zero, as products of matrices do. Their `max` is then
+    that of the bits as integers, three at a time from sm_90 on, and the rows of a warp are reduced again where one has
+    no such element. A row with a NaN may be reduced to it.
+
+    In the region of `warp.rows`, it reduces an element with all others of its row::
+
+        %m = warp.reduce max %x : f32 to f32
+    """
+
+    name = "warp.reduce"
+
+    kind = prop_def(KindAttr)
+    positive = opt_prop_def(UnitAttr)
+    input = operand_def()
+    result = result_def()
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind (`positive` $positive^)? $input attr-dict `:` type($input) `to` type($result)"
+
+    def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False, positive: bool = False):
+        result = column_of(value.type, parts=parts) if isinstance(value.type, FragmentType) else value.type
+        super().__init__(KindAttr(kind), UnitAttr() if positive else None, value, result)
+
+    def verify_(self) -> None:
+        source, result = self.input.type, self.result.type
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+        if self.positive is not None and not (
+            self.kind.data == Kind.Max and isinstance(source, FragmentType) and source.element_type == f32
+        ):
+            raise VerifyException(f"expected max of a fragment of f32 where positive, got {self.kind.data} of {source}")
+        if not isinstance(source, FragmentType):
+            if source != result or source not in (f32, f64):
+                raise VerifyException(f"expected an element of f32 or f64, and a result of its type, got {source}")
+            return
+        if source.bits not in ROW_BITS:
+            raise VerifyException(f"expected elements of 32 or 64 bits, got {source}")
+        if source.layout.data.warp and any(bit.axis == "c" for bit in source.layout.data.warp):
+            raise VerifyException(f"expected each row within one warp, got {source}")
+        complete, parts = column_of(source), column_of(source, parts=True)
+        if result not in (complete, parts):
+            raise VerifyException(f"expected a result of {complete} or {parts}, got {result}")
 
 
 @irdl_op_definition
@@ -77,8 +208,107 @@ class ScanOp(WarpOp):
             raise VerifyException(f"expected a start of {column_of(source)}, got {start}")
 
 
+@irdl_op_definition
+class MapOp(WarpOp):
+    """Computes each element of a fragment from the elements at the same position in other fragments, from those of the
+    same row in columns, as `warp.reduce` makes them, and from numbers::
+
+        %y = warp.map %d, %bias : !warp.fragment<...>, !warp.fragment<...> -> !warp.fragment<...> (%x: f32, %b: f32) {
+          %sum = arith.addf %x, %b : f32
+          warp.yield %sum : f32
+        }
+
+    Fragments that are no columns differ only in the type of their elements. Operations in the region have the semantics
+    of `arith` and `math`: each is rounded once to its type. docs/epilogues.md says how they are lowered.
+    """
+
+    name = "warp.map"
+
+    inputs = var_operand_def()
+    fragment = result_def(FragmentType)
+    body = region_def("single_block")
+
+    traits = traits_def(Pure(), IsolatedFromAbove())
+    custom_directives: ClassVar = (ElementRegion,)
+    assembly_format = "$inputs attr-dict `:` type($inputs) `->` type($fragment) custom<ElementRegion>($body)"
+
+    def verify_(self) -> None:
+        result = fragment_of(self.fragment)
+        types: list[Attribute] = []
+        for value in self.inputs:
+            kind = value.type
+            if isinstance(kind, FragmentType) and not (alike(kind, result) or is_column_of(kind, result)):
+                raise VerifyException(
+                    f"expected fragments that differ only in their elements, or columns of them of 32 or 64 bits, got "
+                    f"{kind} and {result}"
+                )
+            types.append(kind.element_type if isinstance(kind, FragmentType) else kind)
+        verify_elements(self.body, types, result.element_type)
+
+
+ALONG = ((M, N), (M,), (N,), ())
+"""The loops of a matrix like D, of a vector along the rows or the columns of D, and of a number."""
+
+
+@irdl_op_definition
+class EpilogueOp(WithEpilogue):
+    """Stores the sums of a product to D, beginning at a row and a column, and rounds them to the type of D::
+
+        warp.epilogue %sum into %D[%m, %n] {in_bounds = [true, true]} : !warp.fragment<acc, ...>, memref<256x320xf32>
+
+    With `plus %C`, C is added first. C has the layout of D. An epilogue, which `warp.pointwise` defines, takes the
+    sums, rounded to the type of its element, and yields the elements of D. Its loops are the rows and the columns of D.
+    An operand of the epilogue is a matrix like D, a vector along its rows or columns, or a number::
+
+        %biased = warp.pointwise %bias maps [affine_map<(m, n) -> (n)>] : memref<320xf32> (%x: f32, %b: f32) {...}
+        warp.epilogue %sum plus %C into %D[%m, %n] through %biased
+          : !warp.fragment<acc, ...>, memref<256x320xbf16> plus memref<256x320xbf16>
+
+    Elements outside D are not stored. `in_bounds` [rows, columns] promises that there are none.
+
+    The sums are those of a warp, or of a warpgroup. `warp.schedule` determines how it stores them. `warp-epilogue`
+    expands the operation.
+    """
+
+    name = "warp.epilogue"
+
+    sums = operand_def(FragmentType)
+    at = var_operand_def(IndexType())
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = (
+        "$sums (`plus` $c^)? `into` $d `[` $at `]` (`through` $through^)? attr-dict"
+        " `:` type($sums) `,` type($d) custom<TypeOfOptional>(`plus`, type($c))"
+    )
+
+    def verify_(self) -> None:
+        verify_indices("D", memory_of(self.d), self.at)
+        bounds(self.in_bounds)
+        self.verify_stored(len(self.at), (M, N), LoopSizes())
+        for number, (_, map_) in enumerate(self.placed_operands):
+            if loops_of(map_) not in ALONG:
+                raise VerifyException(f"expected epilogue operand {number} by rows and columns as D is, got {map_}")
+
+
+# Along the rows of memory: `warp.rows`.
+
 ACROSS = (ReduceOp, ScanOp)
 """What takes elements of a row together."""
+
+
+def apart(parts: int, *, along: bool = True) -> AffineMap:
+    """The map of sums over rows m of equal m % `parts`: a sum of each column if `along`, else of one value a row."""
+    return AffineMap(2, 0, (AffineDimExpr(0) % parts, *([AffineDimExpr(1)] if along else [])))
+
+
+def times_of(map_: AffineMap) -> int:
+    """How often the elements of an input repeat along rows, `(m, n) -> (n floordiv 1024)`; 0 for any other map."""
+    last = map_.results[-1] if map_.results else None
+    if not isinstance(last, AffineBinaryOpExpr) or last.kind != AffineBinaryOpKind.FloorDiv:
+        return 0
+    along = last.lhs == AffineDimExpr(map_.num_dims - 1)
+    return last.rhs.value if along and isinstance(last.rhs, AffineConstantExpr) else 0
 
 
 @irdl_op_definition

@@ -16,10 +16,11 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import ClusterBlockIdOp, SubgroupIdOp, Z
 from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import READ, RELEASE, WAIT, PipelineOp
-from ...dialect.warp.fragments import MapOp, SubfragmentOp
+from ...dialect.warp.fragments import SubfragmentOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.operands import FindGroupOp
+from ...dialect.warp.rows import MapOp
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.tensor_maps import PrefetchOp
 from ...dialect.warp.warpgroup import WgmmaOp

@@ -24,7 +24,8 @@ from xdsl.rewriter import Rewriter
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.cta import READ, WAIT, PipelineOp
-from ...dialect.warp.fragments import ConstantOp, MapOp, SubfragmentOp
+from ...dialect.warp.fragments import ConstantOp, SubfragmentOp
+from ...dialect.warp.rows import MapOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..patterns import IndexBuilder, rewrite_pattern

@@ -29,8 +29,7 @@ from ...dialect.warp.attributes import (
     memory_space,
 )
 from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT
-from ...dialect.warp.fragments import SubfragmentOp
-from ...dialect.warp.matrices import MatrixMove, matrices, unit
+from ...dialect.warp.fragments import MatrixMove, SubfragmentOp, matrices, unit
 from ...dialect.warp.memory import SPREAD, CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart, tile_type
 from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, CTA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp

@@ -33,10 +33,10 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import BYTE, ScheduleAttr, fragment_of, memory_of
 from ...dialect.warp.convert import PowersOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, EpilogueOp, Kind, ReduceOp, SubfragmentOp, column_of
-from ...dialect.warp.matrices import fragment_bytes
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp, fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute, tile_type
+from ...dialect.warp.rows import EpilogueOp, ReduceOp, column_of
 from ...dialect.warp.synchronisation import ArriveLastOp
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..linalg.product import Product, padded

@@ -26,9 +26,10 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionGradientOp, M, N
 from ...dialect.warp.attributes import ScheduleAttr, fragment_of
 from ...dialect.warp.elements import IndexOp, element_type
-from ...dialect.warp.fragments import ConstantOp, EpilogueOp
+from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.rows import EpilogueOp
 from ...dialect.warp.views import MatrixOp
 from ..linalg.operand import Spread
 from ..linalg.product import Product, padded

@@ -21,7 +21,8 @@ from ...dialect.layouts.layout import Layout, column, row
 from ...dialect.mlir.affine import FIXED, Nest, loops_of, strides_of
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, YieldOp
-from ...dialect.warp.fragments import ConstantOp, MapOp
+from ...dialect.warp.fragments import ConstantOp
+from ...dialect.warp.rows import MapOp
 from ...dialect.warp.views import HALF_WORD
 from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise

@@ -19,7 +19,7 @@ from ...dialect.isa.row import Target
 from ...dialect.layouts.layout import column
 from ...dialect.warp.attributes import FragmentType, fragment_of, schedule_around, target_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
-from ...dialect.warp.fragments import MapOp
+from ...dialect.warp.rows import MapOp
 from ..linalg.product import Product
 from ..patterns import Index, IndexBuilder, PatternPass, erase_unused, float_value, rewrite_pattern
 from ..schedule.needs import functions

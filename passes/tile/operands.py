@@ -19,9 +19,8 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, SwizzleAttr, enclosing, fragment_of, memory_of
 from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.elements import IndexOp
-from ...dialect.warp.fragments import ElementwiseOp, Kind, SubfragmentOp
+from ...dialect.warp.fragments import ElementwiseOp, Kind, MatrixMove, SubfragmentOp
 from ...dialect.warp.matmul import PADDED
-from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import DENSE, SPREAD, CopyOp, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp, TileMmaOp
 from ...dialect.warp.op_shapes import TilePart, bounds, bounds_attribute, tile_type

@@ -17,8 +17,8 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttri
 
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
-from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, MapOp, ReduceOp, column_of
-from ...dialect.warp.rows import ACROSS, ScanOp
+from ...dialect.warp.fragments import ConstantOp, Kind
+from ...dialect.warp.rows import ACROSS, IDENTITIES, MapOp, ReduceOp, ScanOp, column_of
 from ..linalg.row_reductions import is_in_logarithm, is_sum_below, needed, shows_its_start
 from ..patterns import Index, IndexBuilder, Turn, computed_from
 from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until

@@ -17,11 +17,11 @@ from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp, Z
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, fragment_of, memory_of
 from ...dialect.warp.cta import OF_SLICES
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, MapOp
-from ...dialect.warp.matrices import fragment_bytes, together
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, fragment_bytes, together
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.operands import FindGroupOp
+from ...dialect.warp.rows import MapOp
 from ...dialect.warp.synchronisation import ARITHMETIC, ArriveLastOp, FenceOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail, remark

@@ -26,11 +26,11 @@ from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment
 from ...dialect.warp.convert import BANKS, ConvertLayoutOp, ConvertOp, in_lines
 from ...dialect.warp.cta import OF_SLICES, SOME_WARPS
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, element_type
-from ...dialect.warp.fragments import ElementwiseOp, EpilogueOp, Kind, MapOp, SubfragmentOp
-from ...dialect.warp.matrices import AXES
+from ...dialect.warp.fragments import AXES, ElementwiseOp, Kind, SubfragmentOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import element_of, tile_type
 from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.rows import EpilogueOp, MapOp
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns, dependences, op_type_rewrite_pattern, rewrite_pattern
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
@@ -159,7 +159,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     fragment, products = fragment_of(accumulator), 1 if op.epilogue is None else op.epilogue.products
     rows, columns = fragment.shape[0], fragment.shape[1] // products
     bits, width = _bits(op), columns
-    widest = MAX_BITS if len(op.matrices()) == 1 else MAX_BITS // 2
+    widest = MAX_BITS if len(_matrices(op)) == 1 else MAX_BITS // 2
     while bits > widest and width % (2 * fragment.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
     # Of tensor memory, which is loaded in parts, and of warpgroups whose warps stage a part at a time.
@@ -208,9 +208,14 @@ def _has_registers_ahead(op: EpilogueOp) -> bool:
     return _bits(op) <= (0 if logarithm else EARLY_BITS)
 
 
+def _matrices(op: EpilogueOp) -> list[SSAValue]:
+    """The epilogue's operands that are matrices."""
+    return [value for value, map_ in op.placed_operands if loops_of(map_) == (M, N)]
+
+
 def _bits(op: EpilogueOp) -> int:
     """Bits of what the epilogue's matrices hold for each element of D."""
-    return sum(element_of(value).bits for value in op.matrices())
+    return sum(element_of(value).bits for value in _matrices(op))
 
 
 class Ending:
@@ -230,7 +235,7 @@ class Ending:
         self.rows = min(rows, fragment.shape[0])
         self.wanted = element_type(op.d)
         part = FragmentType.of("acc", self.rows, fragment.shape[1], fragment.element_type, fragment.layout.data)
-        stored_part, loads = part.with_element(self.wanted), op.c is not None or bool(op.matrices())
+        stored_part, loads = part.with_element(self.wanted), op.c is not None or bool(_matrices(op))
         self.first = changes_lanes_first(self.schedule, loads=loads, bits=stored_part.bits)
         self.aligned = math.gcd(BANKS, _pitch(op.d) or 0, max(0, memory_of(op.d).get_shape()[N]))
         self.part = part.with_layout(in_lines(part, self.aligned)) if self.first else part

@@ -18,9 +18,9 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, fragment_of, known_element, memory_of
 from ...dialect.warp.convert import ConvertOp, PowersOp
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
-from ...dialect.warp.fragments import IDENTITIES, ROW_BITS, ElementwiseOp, MapOp, ReduceOp, alike, column_of
+from ...dialect.warp.fragments import ElementwiseOp
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
-from ...dialect.warp.rows import ScanOp
+from ...dialect.warp.rows import IDENTITIES, ROW_BITS, MapOp, ReduceOp, ScanOp, alike, column_of
 from ...dialect.warp.stored import EXPONENTS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail

@@ -15,8 +15,7 @@ from ...dialect.isa.matrix_moves import LoadMatrix
 from ...dialect.layouts.layout import LANES, Layout, row
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.fragments import Kind
-from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
+from ...dialect.warp.fragments import Kind, Matrix, MoveRow, matrices, unit
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import in_memory
 from ...dialect.warp.warpgroup import WgmmaOp

@@ -26,7 +26,7 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.matrices import AXES, register_bytes, together
+from ...dialect.warp.fragments import AXES, register_bytes, together
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds, in_memory
 from ...dialect.warp.synchronisation import BULK, LAUNCHES, WGMMA, CommitOp, WaitOp

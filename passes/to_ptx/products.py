@@ -18,9 +18,10 @@ from ...dialect.mlir.upstream import RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import fragment_of, memory_of
 from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, MapOp, SubfragmentOp
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp
 from ...dialect.warp.memory import EXPONENT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.rows import MapOp
 from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
 from ...dialect.warp.warpgroup import ROWS, WgmmaOp, descriptor_of
 from ..diagnostics import fail

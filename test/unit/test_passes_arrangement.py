@@ -11,7 +11,7 @@ from warploom.dialect.isa.mma import Mma
 from warploom.dialect.layouts.layout import column, labels
 from warploom.dialect.schedule import ScheduleError
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
-from warploom.dialect.warp.matrices import MatrixMove, matrices, unit
+from warploom.dialect.warp.fragments import MatrixMove, matrices, unit
 from warploom.passes.schedule.defaults import LANES, PIECES, Delivery, arrange, stored
 
 ROWS = [r for pair in mma.pairs() for r in mma.of_types(*pair) if r.a.name != "b1"]

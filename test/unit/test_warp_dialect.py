@@ -44,8 +44,7 @@ from warploom.dialect.warp.attributes import (
     target_of,
 )
 from warploom.dialect.warp.convert import ConvertOp
-from warploom.dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
-from warploom.dialect.warp.matrices import MatrixMove
+from warploom.dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, MatrixMove
 from warploom.dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp, part_of
 from warploom.dialect.warp.op_shapes import bounds, bounds_attribute, in_memory

@@ -24,7 +24,7 @@ from warploom.dialect.layouts.layout import Bit, Layout
 from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, TargetAttr, type_of_element
 from warploom.dialect.warp.convert import ConvertLayoutOp
-from warploom.dialect.warp.matrices import MatrixMove, unit
+from warploom.dialect.warp.fragments import MatrixMove, unit
 from warploom.dialect.warp.memory import LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp, metadata_type
 
