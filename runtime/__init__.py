@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from ..dialect.isa.tensor_map import PixelBox, TensorMapFields
     from ..dialect.isa.wgmma import MatrixDescriptor
     from ..dialect.ptx.check.module import Diagnostic
-    from .arguments.arrays import TensorMap
-    from .arguments.launch_values import Struct
     from .arguments.packed import check_metadata, compress, expand, pack_weights, prune, unpack_weights
+    from .arguments.structs import Struct, TensorMap
     from .base.errors import (
         ArgumentError,
         AssemblerError,

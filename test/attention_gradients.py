@@ -10,7 +10,7 @@ import numpy as np
 from attention_problems import UNITS, Array
 
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 
 LOOPS = {
     "Q": "bgmd", "K": "bnd", "V": "bne", "O": "bgme", "dO": "bgme", "lse": "bgm", "delta": "bgm",

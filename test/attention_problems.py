@@ -18,7 +18,7 @@ import numpy as np
 from attentions import CAP, SLOPE, Attention
 
 from warploom.runtime import WarploomError
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

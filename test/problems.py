@@ -12,7 +12,7 @@ from products import EPILOGUES, Product
 
 from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.runtime import compress, prune
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

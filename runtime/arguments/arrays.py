@@ -1,28 +1,155 @@
-"""Arrays that cross the border: arguments borrowed from whoever made them.
+"""Arrays that cross the border: the types of their elements, as MLIR and numpy have them, and memory borrowed from
+whoever made them.
 
-An argument is a numpy array, an object with `__cuda_array_interface__` (torch, cupy, numba) or one
-with `__dlpack__` (any of them, jax, host tensors). None is copied here: an `Argument` says where
-the elements lie, and `fitting.check` says whether a parameter can take them.
+An argument is a numpy array, an object with `__cuda_array_interface__` (torch, cupy, numba) or one with `__dlpack__`
+(any of them, jax, host tensors). None is copied here: an `Argument` says where the elements lie, and `binding.check`
+says whether a parameter can take them.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
-import operator
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from ...dialect.isa.tensor_map import ELEMENTS, Element, PixelBox, TensorMapError, TensorMapFields
 from ..base.errors import ArgumentError
-from ..base.launch import ELEMENT_NAMES, ScratchBuffer, map_element
+from ..base.launch import ELEMENT_NAMES, ScratchBuffer, describe
 from ..numerics.floats import Array
-from . import dtypes
-from .dtypes import PACKED, Argument, DType, element_of
+
+DType = np.dtype[Any]
+
+_ELEMENTS = {names.numpy: element for element, names in ELEMENT_NAMES.items()}
+
+
+class _DTypes(Mapping[str, DType]):
+    """The numpy types of `ELEMENT_NAMES`, created on first use: a run with numpy's own types imports no ml_dtypes."""
+
+    def __getitem__(self, element: str) -> DType:
+        return _dtype(ELEMENT_NAMES[element].numpy)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ELEMENT_NAMES)
+
+    def __len__(self) -> int:
+        return len(ELEMENT_NAMES)
+
+
+@cache
+def _dtype(name: str) -> DType:
+    if name == "bool" or hasattr(np, name):
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+DTYPES: Mapping[str, DType] = _DTypes()
+"""The numpy type of each MLIR element type."""
+
+PACKED = {element: 8 // names.bits for element, names in ELEMENT_NAMES.items() if names.bits < 8}
+"""Elements of a byte in the memory of a kernel, of types that numpy keeps one in a byte."""
+
+
+@cache
+def element_of(dtype: DType) -> str:
+    """The MLIR name of a numpy type; numpy's own name where MLIR has none."""
+    element = _ELEMENTS.get(dtype.name, "")
+    return element if element and DTYPES[element] == dtype else str(dtype)
+
+
+# Memory that whoever made an array lends.
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Borrowed memory: `address` on the host or, with `on_device`, on a GPU. `element` is the MLIR name of the element
+    type, `itemsize` its bytes. `strides` counts bytes (of elements that share one, elements); None means row-major
+    without gaps. `stream` is the CUDA stream its producer works on, None if it did not tell. `owner` keeps the memory
+    alive."""
+
+    address: int
+    shape: tuple[int, ...]
+    element: str
+    itemsize: int
+    strides: tuple[int, ...] | None
+    on_device: bool
+    writable: bool
+    owner: object
+    stream: int | None = None
+    packed: int = 1
+    """Elements of a byte, where they are of less than one."""
+
+    def __str__(self) -> str:
+        return describe(self.shape, self.element)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first element to the end of the last one."""
+        if 0 in self.shape:
+            return 0
+        if self.strides is None:
+            return self.itemsize * math.prod(self.shape) // self.packed
+        last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        return -(-(self.itemsize + last) // self.packed)
+
+    @property
+    def byte_strides(self) -> tuple[int, ...]:
+        """Bytes from one index to the next along each dimension."""
+        if self.strides is not None:
+            return self.strides
+        return tuple(self.itemsize * math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        if self.strides is None or 0 in self.shape:
+            return True
+        expected = self.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    def packed_as(self, element: str, parameter: Sequence[int]) -> Argument:
+        """Reinterprets bytes as packed elements, if a parameter of that shape has several in a byte; others stay."""
+        each = PACKED.get(element, 1)
+        if each == 1 or self.element not in ("i8", "ui8") or not parameter:
+            return self
+        steps = self.byte_strides
+        if steps[-1:] != (1,) and self.shape[-1:] != (1,):
+            return self
+        columns, wanted = self.shape[-1] * each, parameter[-1]
+        shape = (*self.shape[:-1], wanted if 0 <= columns - wanted < each else columns)
+        strides = (*(each * step for step in steps[:-1]), 1)
+        dense = self.contiguous and shape[-1] == columns
+        return replace(self, shape=shape, element=element, strides=None if dense else strides, packed=each)
+
+    def elements(self, raw: Array) -> Array:
+        """The elements, as words, among the bytes from the first to the last."""
+        return np.ndarray(self.shape, np.dtype(f"V{self.itemsize}"), raw.data, 0, self.strides)
+
+    def raw(self) -> Array:
+        """The bytes from the first to the last element, which are not there to be read if they are on a GPU."""
+        raw: Array = np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
+        raw.flags.writeable = self.writable
+        return raw
+
+    def array(self) -> Array:
+        """The host memory from the first to the last element as a numpy array of bytes; writes go to the owner. Raises
+        ArgumentError if the memory is on a GPU."""
+        if self.on_device:
+            raise ArgumentError(f"{self} lies in GPU memory; copy it to the host first, or run with device='cuda'")
+        if isinstance(self.owner, np.ndarray) and self.contiguous:
+            return cast(Array, self.owner).reshape(-1).view(np.uint8)
+        return self.raw()
+
 
 _NO_STREAM, _LEGACY_STREAM = -1, 1
 """Of an export that nobody reads: it need not wait for what its producer does; and of others."""
@@ -59,8 +186,8 @@ def _borrowed(value: object, element: str) -> Argument:
     interface = _cuda_array_interface(value)
     if interface is not None:
         return _from_cuda(value, interface)
-    if isinstance(value, dtypes.SupportsDLPack):
-        return dtypes.read(value, _LEGACY_STREAM)
+    if isinstance(value, SupportsDLPack):
+        return _of_dlpack(value, _LEGACY_STREAM)
     raise ArgumentError(
         f"expected a numpy array or an object with __cuda_array_interface__ or __dlpack__, got {type(value).__name__}"
     )
@@ -145,7 +272,7 @@ def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
         itemsize=dtype.itemsize,
         strides=interface.get("strides"),
         on_device=True,
-        writable=not read_only and not dtypes.is_immutable(value),
+        writable=not read_only and not _is_immutable(value),
         owner=value,
         stream=interface.get("stream") or _torch_stream(value),
     )
@@ -154,9 +281,9 @@ def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
 def _type_of_words(value: object) -> str:
     """The element type of words whose type the CUDA array interface cannot name, from DLPack or from the name of the
     array's dtype (`torch.float8_e5m2`); "" if neither has it."""
-    if isinstance(value, dtypes.SupportsDLPack):
+    if isinstance(value, SupportsDLPack):
         try:
-            return dtypes.read(value, _NO_STREAM).element
+            return _of_dlpack(value, _NO_STREAM).element
         except ArgumentError:  # older torch exports no 8-bit floats
             pass
     name = str(getattr(value, "dtype", "")).rpartition(".")[2]
@@ -237,100 +364,130 @@ def _is_negated(value: object) -> bool:
     return _torch_of(value) is not None and bool(cast(Any, value).is_neg())
 
 
-# Tensor maps as arguments: which array a kernel's tensor copies reach, and the box that one of them moves.
+# Reading DLPack capsules: address, shape, strides and element type of a tensor that lives anywhere.
 #
-# Names and limits are those of the driver's `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`; dimensions are in
-# numpy's order, slowest first.
+# numpy's own `from_dlpack` knows neither bfloat16 nor GPU memory; both are ordinary here. Source: DLPack 1.0,
+# `dlpack.h` (`DLManagedTensor`, `DLManagedTensorVersioned`), and its Python specification.
+
+CPU = 1
+HOST_KINDS = (CPU, 3)
+"""Device types the host can read: kDLCPU and kDLCUDAHost (pinned)."""
+
+DEVICE_KINDS = (2, 13)
+"""Device types a CUDA kernel can read: kDLCUDA and kDLCUDAManaged."""
+
+_TYPE_CODES = {
+    0: "i{}", 1: "ui{}", 2: "f{}", 4: "bf{}", 6: "bool", 7: "f8E3M4", 10: "f8E4M3FN", 12: "f8E5M2",
+}  # fmt: skip
+"""Element types by DLPack's codes of types; the braces stand for the bits."""
 
 
-PROMOTIONS = (0, 64, 128, 256)
+class _DLTensor(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
-@dataclass(frozen=True)
-class TensorMap:
-    """A tensor map of an array. Pass it for a parameter `.param .align 64 .b8 map[128]`, as a field of a struct, or for
-    a pointer to a map, such as `.param .u64 map`.
-
-    - `box`: the extents of the box that one copy moves, in elements, with the slowest dimension first. With a
-      `PixelBox` the map is one of im2col mode. Its corners are in numpy's order as well: D, H, W.
-    - `swizzle`: 0, 32, 64 or 128 bytes.
-    - `element_strides`: for each dimension a step n; every n-th element of the box is copied.
-    - `fill`: "zero" or "nan", the value that is read where the box lies outside of the array.
-    - `l2_promotion`: 0, 64, 128 or 256 bytes. It changes only the speed.
-    - `type`: the name of an element type, if it is not that of the array (`tf32`, `u8`, ...). An array of bytes has
-      packed elements of `b4x16`, `b4x16_p64` or `b6x16_p32`.
-
-    Raises:
-        ArgumentError: if the driver would refuse the map; the message has the limit.
-    """
-
-    array: object
-    box: Sequence[int] | PixelBox
-    swizzle: int = 0
-    element_strides: Sequence[int] | None = None
-    interleave: int = 0
-    fill: str = "zero"
-    l2_promotion: int = 0
-    type: str = ""
-
-    def __post_init__(self) -> None:
-        if self.fill not in ("zero", "nan"):
-            raise ArgumentError(f"expected fill to be 'zero' or 'nan', got {self.fill!r}")
-        if self.l2_promotion not in PROMOTIONS:
-            raise ArgumentError(f"expected l2_promotion to be 0, 64, 128 or 256, got {self.l2_promotion!r}")
-        if not isinstance(self.box, PixelBox):
-            _check_integers("box", self.box)
-        if self.element_strides is not None:
-            _check_integers("element_strides", self.element_strides)
-        self.fields(0)
-
-    def borrowed(self) -> Argument:
-        """The array."""
-        return borrow(self.array)
-
-    def element(self) -> Element:
-        """The element type.
-
-        Raises:
-            ArgumentError: if maps have no such element type.
-        """
-        name = self.type or self.borrowed().element
-        element = next((e for e in ELEMENTS if e.name == name), None) if self.type else map_element(name)
-        if element is None:
-            names = ", ".join(e.name for e in ELEMENTS)
-            raise ArgumentError(f"a tensor map has no elements of type {name}; known: {names}")
-        return element
-
-    def fields(self, address: int) -> TensorMapFields:
-        """The fields of the map for an array at this address.
-
-        Raises:
-            ArgumentError: if the driver would refuse the map.
-        """
-        array, element = self.borrowed(), self.element()
-        # Of elements of less than a byte an array has the bytes.
-        size = 1 if element.together > 1 else element.size
-        if array.itemsize != size:
-            raise ArgumentError(f"elements of {element.name} have {size} bytes, those of {array} {array.itemsize}")
-        *strides, last = array.byte_strides or (size,)
-        if last != size and array.shape[-1:] != (1,):
-            raise ArgumentError(f"the last dimension of {array} must be contiguous, got a stride of {last} bytes")
-        steps, sizes = self.element_strides or (1,) * len(array.shape), list(reversed(array.shape))
-        if size < element.size and sizes:
-            sizes[0] = sizes[0] * element.together // element.size
-        box = self.box.reversed() if isinstance(self.box, PixelBox) else tuple(reversed(self.box))
-        try:
-            return TensorMapFields(
-                address, element, tuple(sizes), tuple(reversed(strides)), box,
-                tuple(reversed(steps)), self.swizzle, self.interleave, self.fill == "nan",
-            )  # fmt: skip
-        except TensorMapError as error:
-            raise ArgumentError(f"tensor map of {array}: {error} (dimensions count from the fastest)") from None
+class _DLVersioned(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _DLTensor),
+    ]
 
 
-def _check_integers(name: str, numbers: object) -> None:
+_READ_ONLY = 1
+_IMMUTABLE = ("jax", "jaxlib")
+"""Packages whose arrays never change. Their exports do not say so in capsules without a version."""
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """An object that shares its memory through DLPack."""
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None) -> object: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+def _of_dlpack(source: SupportsDLPack, stream: int) -> Argument:
+    """Borrow `source`'s memory. `stream` is the CUDA stream the consumer will use (device memory only). Raises
+    ArgumentError if the producer refuses, or its tensor has elements of a type that DLPack cannot name."""
     try:
-        for number in cast("Sequence[int]", numbers):
-            operator.index(number)
+        device = int(source.__dlpack_device__()[0])
+        if device not in HOST_KINDS + DEVICE_KINDS:
+            raise ArgumentError(f"its memory is on a device of DLPack type {device}, neither host nor CUDA")
+        used = None if device in HOST_KINDS else stream
+        capsule = _export(source, used)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise ArgumentError(f"its DLPack export failed: {error}") from error
+    borrowed = _of_capsule(capsule)
+    writable = borrowed.writable and not _is_immutable(source)
+    return replace(borrowed, writable=writable, owner=(source, capsule), stream=used)
+
+
+def _is_immutable(source: object) -> bool:
+    """Whether an array is of an immutable kind, whatever its exports say."""
+    return type(source).__module__.partition(".")[0] in _IMMUTABLE
+
+
+def _export(source: SupportsDLPack, stream: int | None) -> object:
+    """A DLPack capsule. Producers of DLPack 1.0 make a versioned one, which has a flag for read-only memory."""
+    try:
+        if stream is None:
+            return source.__dlpack__(max_version=(1, 0))
+        return source.__dlpack__(stream=stream, max_version=(1, 0))
     except TypeError:
-        raise ArgumentError(f"expected {name} to be a sequence of integers, got {numbers!r}") from None
+        return source.__dlpack__() if stream is None else source.__dlpack__(stream=stream)
+
+
+def _of_capsule(capsule: object) -> Argument:
+    versioned = _is_versioned(capsule)
+    pointer = _pointer(capsule, b"dltensor_versioned" if versioned else b"dltensor")
+    raw = ctypes.cast(pointer, ctypes.POINTER(_DLTensor)).contents
+    flags = 0
+    if versioned:
+        managed = ctypes.cast(pointer, ctypes.POINTER(_DLVersioned)).contents
+        raw, flags = managed.tensor, int(managed.flags)
+    rank, itemsize = cast(int, raw.ndim), (raw.bits + 7) // 8
+    if raw.code not in _TYPE_CODES or raw.lanes != 1:
+        raise ArgumentError(
+            f"its DLPack element type (code {raw.code}, {raw.bits} bits x {raw.lanes}) is not supported"
+        )
+    return Argument(
+        address=(raw.data or 0) + raw.byte_offset,
+        shape=tuple(raw.shape[i] for i in range(rank)),
+        element=_TYPE_CODES[raw.code].format(raw.bits),
+        itemsize=itemsize,
+        strides=tuple(itemsize * raw.strides[i] for i in range(rank)) if raw.strides else None,
+        on_device=raw.device_type not in HOST_KINDS,
+        writable=not flags & _READ_ONLY,
+        owner=capsule,
+    )
+
+
+def _is_versioned(capsule: object) -> bool:
+    valid = ctypes.pythonapi.PyCapsule_IsValid
+    valid.restype, valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+    return bool(valid(capsule, b"dltensor_versioned"))
+
+
+def _pointer(capsule: object, name: bytes) -> int:
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    try:
+        return cast(int, get(capsule, name))
+    except ValueError as error:
+        raise ArgumentError(f"its DLPack export is not a 'dltensor' capsule: {error}") from error

@@ -25,7 +25,7 @@ from ..numerics.sparse import (
     stored_of,
     validate_words,
 )
-from .dtypes import element_of
+from .arrays import element_of
 
 # The sparse operand of a product: pruning and compressing it on the host.
 #

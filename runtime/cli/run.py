@@ -18,7 +18,7 @@ from xdsl.dialects import func
 from ...dialect.isa.row import NAMED
 from ...passes.pipeline import DEFAULT_TARGET
 from ...passes.start import versions
-from ..arguments.dtypes import element_of
+from ..arguments.arrays import element_of
 from ..arguments.launch_values import values as check_values
 from ..base.errors import ArgumentError, AssemblerError
 from ..base.launch import Launch, Parameter, Problem, is_ptx, known_target

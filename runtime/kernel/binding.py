@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..arguments.arrays import Argument, borrow, is_array
-from ..arguments.dtypes import DTYPES, PACKED, DType, element_of
+from ..arguments.arrays import DTYPES, PACKED, Argument, DType, borrow, element_of, is_array
 from ..arguments.launch_values import LaunchValue, Scalar, packed_number
 from ..base.errors import ArgumentError
 from ..base.launch import ELEMENT_NAMES, Parameter, Signature, describe, extents, position_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.dtypes import element_of
+from ..arguments.arrays import element_of
 from ..base.errors import ArgumentError
 from ..base.launch import describe
 from ..numerics.floats import Array

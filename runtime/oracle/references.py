@@ -22,7 +22,7 @@ from warnings import catch_warnings, simplefilter
 import ml_dtypes
 import numpy as np
 
-from ..arguments.dtypes import DTYPES, DType, element_of
+from ..arguments.arrays import DTYPES, DType, element_of
 from ..base.errors import ArgumentError, WarploomError
 from ..numerics.floats import Array
 from .candidate import Made, chosen, framework_of, load_module, number, split_name

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
-from ..arguments.dtypes import DTYPES, DType, element_of
+from ..arguments.arrays import DTYPES, DType, element_of
 from ..numerics.floats import Array
 from ..proof.counterexample import KINDS
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dialect.isa.row import VARYING
-from ..arguments.dtypes import DTYPES
+from ..arguments.arrays import DTYPES
 from ..base.cache import read_records
 from ..base.errors import WarploomError
 from ..interp.machine.events import MemoryAccess

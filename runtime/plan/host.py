@@ -474,7 +474,7 @@ def elements_of(op: memref.GetGlobalOp) -> Array:
     import numpy as np
 
     from ...passes.linalg.constants import contents
-    from ..arguments.dtypes import DTYPES
+    from ..arguments.arrays import DTYPES
 
     value, kind = contents(op), str(op.memref.type.element_type)
     if not isinstance(value, DenseIntOrFPElementsAttr):

@@ -11,8 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from xdsl.dialects import func
 
-from ..arguments.arrays import borrow
-from ..arguments.dtypes import element_of
+from ..arguments.arrays import borrow, element_of
 from ..base.errors import HostError
 from ..interp.machine.events import Look, Selection
 from ..interp.machine.kernel import DecodedKernel, Observer

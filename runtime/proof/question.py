@@ -13,8 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import func
 
 from ...dialect.ptx.text.source_lines import SourceLines
-from ..arguments.arrays import borrow
-from ..arguments.dtypes import element_of
+from ..arguments.arrays import borrow, element_of
 from ..base.launch import describe
 from ..interp.machine.memory import InterpreterError
 from ..interp.watch.checks import CheckError

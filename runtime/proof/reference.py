@@ -25,7 +25,7 @@ from ...dialect.mlir.contraction import METADATA
 from ...dialect.warp.elements import K, M, N
 from ...dialect.warp.matmul import MatmulOp
 from ...passes.diagnostics import place_of
-from ..arguments.dtypes import DTYPES, DType, rounded
+from ..arguments.arrays import DTYPES, DType
 from ..base.errors import HostError
 from ..numerics.floats import Array
 from ..reference import elements
@@ -39,7 +39,7 @@ from ..reference.functions import (
     store,
 )
 from ..reference.nests import COMBINED, EXTREMES, SUBTRACTED, SUMS, along_all, loop_numbers, sizes_of
-from ..reference.product import ACCUMULATORS, Reference, expanded
+from ..reference.product import ACCUMULATORS, Reference, expanded, rounded
 from . import field
 from .field import FUNCTIONS, FieldFunctions, Residues
 from .values import Table

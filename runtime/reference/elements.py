@@ -26,9 +26,9 @@ from ...dialect.mlir.generic import contracted
 from ...dialect.warp.elements import YieldOp as WarpYieldOp
 from ...dialect.warp.elements import is_approximate
 from ...passes.diagnostics import place_of
-from ..arguments.dtypes import DTYPES, DType, Floats, rounded
+from ..arguments.arrays import DTYPES, DType
 from ..base.errors import HostError
-from .product import ROUNDINGS, Reference, distance
+from .product import ROUNDINGS, Floats, Reference, distance, rounded
 
 FLOAT64 = 2.0**-52
 """The relative error of float64 itself, which stands for exact arithmetic here. Rounded to f32 or less, a sum, product,

@@ -9,14 +9,24 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ..arguments.arrays import TensorMap
-from ..arguments.dtypes import DTYPES, SPELLINGS, DType, element_of, integer_limits
-from ..arguments.launch_values import POINTER, Scalar, Struct
+from ..arguments.arrays import DTYPES, DType, element_of
+from ..arguments.launch_values import Scalar
+from ..arguments.structs import POINTER, Struct, TensorMap
 from ..base.errors import ArgumentError, WarploomError
-from ..base.launch import Parameter, Signature, describe, extents, position_of
+from ..base.launch import ELEMENT_NAMES, Parameter, Signature, describe, extents, position_of
 from ..kernel.binding import laid_out
 from ..numerics.floats import Array
 from .functions import poison
+from .product import integer_limits
+
+SPELLINGS: Mapping[str, str] = {
+    **{element: element for element in ELEMENT_NAMES},
+    **{names.numpy: element for element, names in ELEMENT_NAMES.items()},
+    **{f"{ptx}{bits}": f"{to}{bits}" for ptx, to in (("u", "ui"), ("b", "ui"), ("s", "i")) for bits in (8, 16, 32, 64)},
+    "u4": "ui4", "s4": "i4", "pred": "i1", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2", "ue8m0": "f8E8M0FNU",
+    "e2m3": "f6E2M3FN", "e3m2": "f6E3M2FN", "e2m1": "f4E2M1FN",
+}  # fmt: skip
+"""What MLIR, numpy and PTX call an element type, and its name in MLIR."""
 
 WORDS = ("random", "zeros", "ones", "nan")
 """Instead of a file: N(0, 1) of the seed (integers -8 to 7; powers of two 2^-4 to 2^4), 0, 1, or no value."""

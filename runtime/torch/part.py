@@ -16,8 +16,7 @@ from zipfile import is_zipfile
 import torch
 from torch._prims_common import suggest_memory_format
 
-from ..arguments.arrays import Argument, current_stream, memory_maker
-from ..arguments.dtypes import PACKED
+from ..arguments.arrays import PACKED, Argument, current_stream, memory_maker
 from ..base.cache import kept, read_records
 from ..base.errors import ArgumentError, AssemblerError
 from ..base.launch import Plan

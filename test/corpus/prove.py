@@ -28,7 +28,7 @@ from corpus.harness import arguments, load
 from corpus.store import ARCHIVE, Store
 
 from warploom.runtime import KernelLaunch, Proof, TensorMap, WarploomError, prove
-from warploom.runtime.arguments.dtypes import element_of
+from warploom.runtime.arguments.arrays import element_of
 from warploom.runtime.base.launch import describe
 from warploom.runtime.proof.question import followed
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from warploom.runtime import DeviceUnavailableError, Kernel, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.cuda.driver import GpuDevice, gpu
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -33,7 +33,7 @@ from products import (
 from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.base.launch import Parameter
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -13,7 +13,7 @@ from bitwise import Case
 from placed_maps import OTHER, PLACES, WANTED, placed
 
 from warploom.runtime import CudaError, compile, load_ptx
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.cuda.driver import GpuDevice
 
 pytestmark = pytest.mark.gpu

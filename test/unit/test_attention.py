@@ -20,7 +20,7 @@ from attentions import SOFTMAXES, Attention
 
 from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 
 pytestmark = pytest.mark.sampled(2)
 """Of the cases of each test, one in two: what they share, compiling and interpreting, is most of their time."""

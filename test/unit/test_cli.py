@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.cli.command import main, parser
 from warploom.runtime.cuda import ptxas
 from warploom.runtime.kernel.module import LaunchPlace, PtxModule

@@ -15,7 +15,7 @@ from warploom.passes.linalg.product import PTX_NAME
 from warploom.passes.tile import elementwise_kernel
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, Kernel, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 

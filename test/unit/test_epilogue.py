@@ -13,7 +13,7 @@ from problems import problem
 from products import Product, Types
 
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 
 Array = NDArray[Any]
 

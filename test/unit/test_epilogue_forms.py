@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.runtime import compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.base.errors import CompileError
 
 Array = NDArray[Any]

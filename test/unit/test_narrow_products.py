@@ -15,7 +15,7 @@ from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.universe import make_context
 from warploom.runtime import ArgumentError, CompileError, Kernel, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.cli.command import main
 from warploom.runtime.kernel.lowering import parse
 from warploom.runtime.plan.host import Plan, plan

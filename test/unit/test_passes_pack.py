@@ -14,7 +14,7 @@ from warploom.dialect.ptx.printer import print_ptx, ptx_module
 from warploom.passes.pipeline import lower
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import compile, load_ptx
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 
 THREADS = 32
 

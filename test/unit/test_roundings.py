@@ -17,7 +17,7 @@ from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.bufferize import BufferizePass
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.cli.command import main
 from warploom.runtime.plan import host
 from warploom.runtime.reference.functions import compare, evaluate

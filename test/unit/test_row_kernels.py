@@ -16,7 +16,7 @@ from warploom.passes.linalg.bufferize import BufferizePass
 from warploom.passes.tile import row_shares
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.plan import host
 from warploom.runtime.reference.functions import compare, evaluate
 

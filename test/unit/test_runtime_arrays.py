@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from warploom.runtime import TensorMap, compile
-from warploom.runtime.arguments import dtypes
-from warploom.runtime.arguments.arrays import Argument, borrow
-from warploom.runtime.arguments.dtypes import DTYPES, PACKED, element_of
+from warploom.runtime.arguments import arrays
+from warploom.runtime.arguments.arrays import DTYPES, PACKED, Argument, borrow, element_of
 from warploom.runtime.base.errors import ArgumentError
 from warploom.runtime.base.launch import ELEMENT_NAMES, Parameter
 from warploom.runtime.kernel.binding import check, check_overlap
@@ -44,7 +43,7 @@ class Lender:
         return self.array.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (dtypes.CPU, 0)
+        return (arrays.CPU, 0)
 
 
 def refused(argument: Argument, parameter: Parameter, *, written: bool = False) -> str:
@@ -127,7 +126,7 @@ class TypedOnGpu(OnGpu):
         return capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (dtypes.DEVICE_KINDS[0], 0)
+        return (arrays.DEVICE_KINDS[0], 0)
 
 
 class EightBits(TypedOnGpu):
@@ -143,7 +142,7 @@ class Unexported(OnGpu):
         raise BufferError("float8 types are not supported by dlpack")
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (dtypes.DEVICE_KINDS[0], 0)
+        return (arrays.DEVICE_KINDS[0], 0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.base.errors import HostError
 from warploom.runtime.kernel.lowering import chosen
 from warploom.runtime.numerics.floats import Array

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from warploom.dialect.ptx.text.syntax import Function, Variable
 from warploom.runtime import Struct, load_ptx
 from warploom.runtime.arguments.arrays import Argument
-from warploom.runtime.arguments.launch_values import Packed, image, values
+from warploom.runtime.arguments.launch_values import Packed, values
+from warploom.runtime.arguments.structs import image
 from warploom.runtime.base.errors import ArgumentError
 from warploom.runtime.cli.command import main
 from warploom.runtime.interp import InterpreterError

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.runtime import ArgumentError, CompileError, Kernel, compile
-from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES
 from warploom.runtime.cli.command import main
 from warploom.runtime.cuda import ptxas
 
