@@ -48,6 +48,11 @@ DataT = TypeVar("DataT")
 ROLES = ("a", "b", "acc", "meta", "scale")
 """Operands of a product: A, B, C and D; the metadata of a sparse A; the scales of A or of B."""
 
+PAIRS = "warp.pairs"
+"""The attribute of a kernel whose CTAs, two in each cluster, multiply together in tensor memory: a product has 128 rows
+of A and D in each, and half of the columns of B. The first CTA starts all products, and waits at barriers of its
+own for copies and readers in both; both are told when products are done. Source: PTX ISA 9.7.16.5.1."""
+
 UNUSED = "warp.unused"
 """On a function: it computes something that nobody uses, and that is left out."""
 
@@ -398,6 +403,11 @@ def enclosing(op: Operation) -> Iterator[Operation]:
     """The operations that an operation is in, the innermost first."""
     while (around := op.parent_op()) is not None:
         yield (op := around)
+
+
+def in_pairs(op: Operation) -> bool:
+    """Whether the kernel of an operation multiplies in pairs of CTAs."""
+    return any(PAIRS in each.attributes for each in (op, *enclosing(op)))
 
 
 def schedule_on(op: Operation) -> Schedule | None:

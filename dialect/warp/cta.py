@@ -1,10 +1,9 @@
-"""What a CTA has together: rings of stages, warps that execute a part, pairs with another CTA; and what is asked of the
-arguments of a call."""
+"""What a CTA has together: rings of stages, warps that execute a part; and what is asked of the arguments of a call."""
 
 from __future__ import annotations
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 from xdsl.irdl import (
     irdl_attr_definition,
     operand_def,
@@ -117,11 +116,6 @@ class PipelineOp(WarpOp):
         " `:` type($ring) (`->` type($number)^)?"
     )
 
-    @property
-    def at(self) -> SSAValue:
-        """The number of the stage of a step that waits for one."""
-        return self.results[0]
-
     def verify_(self) -> None:
         step = self.step.data
         if step not in STEPS:
@@ -153,17 +147,6 @@ def some_warps(op: Operation) -> int | None:
     """How many warps execute an operation; None if all of the CTA do."""
     counts = (around.attributes.get(SOME_WARPS) for around in enclosing(op))
     return next((count.value.data for count in counts if isinstance(count, IntegerAttr)), None)
-
-
-PAIRS = "warp.pairs"
-"""The attribute of a kernel whose CTAs, two in each cluster, multiply together in tensor memory: a product has 128 rows
-of A and D in each, and half of the columns of B. The first CTA starts all products, and waits at barriers of its
-own for copies and readers in both; both are told when products are done. Source: PTX ISA 9.7.16.5.1."""
-
-
-def in_pairs(op: Operation) -> bool:
-    """Whether the kernel of an operation multiplies in pairs of CTAs."""
-    return any(PAIRS in each.attributes for each in (op, *enclosing(op)))
 
 
 @irdl_op_definition

@@ -15,8 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
-from .attributes import BYTE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
-from .cta import in_pairs
+from .attributes import BYTE, TENSOR_SPACE, Memory, element_row, in_pairs, memory_of, memory_space
 from .op_shapes import WarpOp, element_of, verify_target
 from .operands import scale_type
 from .warpgroup import WgmmaOp, descriptor_of, find_row, multiplied, verify_tile

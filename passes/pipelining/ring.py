@@ -18,8 +18,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.wgmma import WARPGROUP_SM, WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp
-from ...dialect.warp.attributes import SHARED_SPACE, ScheduleAttr, enclosing, memory_of, memory_space, target_of
-from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, MakeRingOp, PipelineOp, RingType, in_pairs
+from ...dialect.warp.attributes import (
+    SHARED_SPACE,
+    ScheduleAttr,
+    enclosing,
+    in_pairs,
+    memory_of,
+    memory_space,
+    target_of,
+)
+from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, MakeRingOp, PipelineOp, RingType
 from ...dialect.warp.memory import CopyOp, LoadOp, fills_shared
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
@@ -238,9 +246,9 @@ class Ring(NamedTuple):
         op = PipelineOp(step, self.value, at, phase, by=more, bytes=bytes or None, products=products, late=late)
         return index.insert(op)
 
-    def arrive(self, index: IndexBuilder, step: str, bytes: int = 0) -> PipelineOp:
+    def arrive(self, index: IndexBuilder, step: str, bytes: int = 0) -> SSAValue:
         """Waits for the stage that it is at, and gives its number."""
-        return index.insert(PipelineOp(step, self.value, bytes=bytes or None, number=IndexType()))
+        return index.insert(PipelineOp(step, self.value, bytes=bytes or None, number=IndexType())).results[0]
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
         """The next stage and its parity, which flips with each round."""

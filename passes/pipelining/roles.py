@@ -295,7 +295,7 @@ class ConsumerLoop(NamedTuple):
             self._go_on_early(self.of_last, index, start)
             return
         *within, last_wait = [op for op in block.ops if isinstance(op, WaitOp)]
-        self._read({ring: ring.arrive(start, WAIT).at})
+        self._read({ring: ring.arrive(start, WAIT)})
         if not late:
             ring.step(index.after(last_wait), RELEASE, products=self.in_tensor_memory)
         else:
@@ -322,13 +322,13 @@ class ConsumerLoop(NamedTuple):
         ring, ops = self.ring, list(self.loop.body.block.ops)
         waits, fence = [op for op in ops if isinstance(op, WaitOp)], [op for op in ops if isinstance(op, FenceOp)][-1]
         before = index.before(fence)
-        of_first = ring.arrive(start, WAIT).at
+        of_first = ring.arrive(start, WAIT)
         if last == ring:
             self._read({ring: of_first})
             ring.step(before, READ, late=True)
             ring.step(index.after(waits[-1]), RELEASE, late=True)
             return
-        self._read({ring: of_first, last: last.arrive(before, WAIT).at})
+        self._read({ring: of_first, last: last.arrive(before, WAIT)})
         for each, wait in zip((ring, last), waits, strict=True):
             done = index.after(wait)
             each.step(done, RELEASE)

@@ -36,12 +36,11 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.mlir.upstream import DECREASE, INCREASE, ElectOp, RegistersOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import ScheduleAttr, enclosing, fragment_of, target_of
+from ...dialect.warp.attributes import PAIRS, ScheduleAttr, enclosing, fragment_of, target_of
 from ...dialect.warp.cta import (
     ACQUIRE,
     FILLED,
     OF_SLICES,
-    PAIRS,
     READ,
     RELEASE,
     SOME_WARPS,
@@ -260,7 +259,7 @@ class TensorLoop:
         if self.of_once is not None:
             before, after = index.before(self.barriers[-1]), index.after(self.loop)
             self._copy(self.once, self.of_once, before)
-            fixed = dict.fromkeys(stay, self.of_once.arrive(before, WAIT).at)
+            fixed = dict.fromkeys(stay, self.of_once.arrive(before, WAIT))
             if self.tiles is not None:
                 self.of_once.step(after, RELEASE)
                 self.of_once.step(after, READ)
@@ -290,9 +289,9 @@ class TensorLoop:
 
     def _copy(self, copies: Sequence[TensorCopy], ring: Ring, index: IndexBuilder) -> None:
         """Starts copies to the next stage of a ring."""
-        acquired = ring.arrive(index, ACQUIRE, sum(copy.bytes for copy in copies))
+        stage = ring.arrive(index, ACQUIRE, sum(copy.bytes for copy in copies))
         for copy in copies:
-            copy.start(index, acquired.at, ring)
+            copy.start(index, stage, ring)
         ring.step(index, FILLED)
 
     def finish(self) -> None:

@@ -440,7 +440,7 @@ class StagedLoads:
         for turn in range(self.turns):
             panels = self._of(turn, self.loads)
             before = index.before(panels[-1])
-            stage = ring.arrive(before, ACQUIRE, len(panels) * self.groups * self.kind.bytes).at
+            stage = ring.arrive(before, ACQUIRE, len(panels) * self.groups * self.kind.bytes)
             for number, load in enumerate(panels):
                 for group in range(self.groups):
                     row, column = (_of_group(before, place, group) for place in load.indices)
@@ -459,7 +459,7 @@ class StagedLoads:
         between those of a stage, and wait for the next one."""
         for turn in range(self.turns):
             reads = self._of(turn, self.reads)
-            stage = ring.arrive(index.before(reads[0]), WAIT).at
+            stage = ring.arrive(index.before(reads[0]), WAIT)
             for read in reads:
                 read.operands[1] = stage
             ring.step(index.after(reads[-1 if alone else 0]), READ)

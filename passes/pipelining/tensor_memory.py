@@ -19,7 +19,15 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK
 from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
 from ...dialect.mlir.upstream import ElectOp
-from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, enclosing, fragment_of, memory_of, target_of
+from ...dialect.warp.attributes import (
+    TENSOR_SPACE,
+    FragmentType,
+    enclosing,
+    fragment_of,
+    in_pairs,
+    memory_of,
+    target_of,
+)
 from ...dialect.warp.cta import (
     ACQUIRE,
     COMMIT,
@@ -31,7 +39,6 @@ from ...dialect.warp.cta import (
     MakeRingOp,
     PipelineOp,
     RingType,
-    in_pairs,
 )
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp, is_zero
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
@@ -218,7 +225,7 @@ class _Sums(TensorProducts):
         return [self.staged.stages, lines // words * SCALES_OF_WORD, words * SCALES_OF_WORD]
 
     def tile(self, index: IndexBuilder, state: list[Index], values: dict[SSAValue, SSAValue]) -> list[Index]:
-        buffer = self.ring.arrive(index, ACQUIRE).at
+        buffer = self.ring.arrive(index, ACQUIRE)
         index.insert(FenceOp(AFTER_SYNC))
         first, last, step = (index.again(each, values, self.is_inside) for each in self.loop.operands[:3])
         numbers = [index.add(index.mul(buffer, self.count), number) for number in range(self.count)]
@@ -257,7 +264,7 @@ class _Sums(TensorProducts):
     def load(self) -> None:
         """Lets consumers wait for their sums and load them, part by part, in place of multiplying."""
         loop, index = self.loop, self.start.before(self.loop)
-        buffer = self.ring.arrive(index, WAIT).at
+        buffer = self.ring.arrive(index, WAIT)
         product = self.products[0]
         down, across = (index.folded(places[along_mn(product, role)]) for role, _, places in product.tiles())
         number = index.add(index.mul(buffer, self.count), index.div(down, self.rows))
@@ -326,8 +333,8 @@ class AttentionProducts(TensorProducts):
         first, end, step = (index.folded(index.again(each, values, self.is_inside)) for each in self.loop.operands[:3])
         # Once more than there are tiles of keys, and once where there are none.
         upper = index.add(first, index.add(index.from_zero(index.sub(end, first)), step))
-        counter, of_stage = self.loop.body.block.args[0], self.steps[0].at
-        now = values | {first_wait.at: index.value(place)}
+        counter, of_stage = self.loop.body.block.args[0], self.steps[0].results[0]
+        now = values | {first_wait.results[0]: index.value(place)}
         initial = index.values([stage, parity, stage, parity, index.sub(1, phase)])
         with index.loop(first, upper, step, initial) as turn:
             inside, (stage, parity, before, _, phase) = turn.index, turn.carried

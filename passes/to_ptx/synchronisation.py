@@ -11,8 +11,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.attributes import enclosing
-from ...dialect.warp.cta import in_pairs, some_warps
+from ...dialect.warp.attributes import enclosing, in_pairs
+from ...dialect.warp.cta import some_warps
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.synchronisation import (
     AFTER_SYNC,

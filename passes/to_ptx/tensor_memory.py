@@ -17,8 +17,7 @@ from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK, MOVES, SCALES_BLOCK
 from ...dialect.mlir.gpu import FuncOp
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, Memory, enclosing, memory_of, memory_space
-from ...dialect.warp.cta import in_pairs
+from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, Memory, enclosing, in_pairs, memory_of, memory_space
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from ...dialect.warp.tensor_memory import WORD_BITS, TensorMmaOp, columns_of, holds_scales
 from ...dialect.warp.warpgroup import ROWS
