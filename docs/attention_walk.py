@@ -221,7 +221,7 @@ same bits; Q K^T and dO V^T are computed twice for that, seven products in place
 
 The launches of warpgroups overlap: a kernel lets the next one begin when all its CTAs have begun
 (`griddepcontrol.launch_dependents`), and that one waits for it at its end (`griddepcontrol.wait`), so that its CTAs
-fill the SMs that the last ones leave. `passes/tile/outline.py` does so for launches of which none writes what another
+fill the SMs that the last ones leave. `passes/tile/launches.py` does so for launches of which none writes what another
 one reads or writes.
 
 S starts from -lse / scale and dP from -delta, so that neither takes registers or instructions of its own; with a mask S

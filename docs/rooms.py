@@ -280,7 +280,7 @@ FEATURE_FILES = {
     "split-K": "dialect/schedule/schedule.py dialect/warp/mma.py passes/tile/split.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/fragments.py "
     "passes/linalg/elementwise.py passes/tile/store_epilogue.py",
-    "products of any size": "passes/schedule/candidates.py passes/schedule/warpgroup_model.py passes/tile/split.py",
+    "products of any size": "passes/schedule/candidates.py passes/schedule/warpgroup_model.py passes/tile/outline.py",
     "two products of one A": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/operands.py "
     "passes/tile/store_epilogue.py",
     "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/candidates.py",

@@ -1,236 +1,43 @@
 """`warp-outline`: a matrix product becomes a kernel that multiplies one tile of it in each CTA, and its launch.
-`warp-join`: launches in turn that do not depend on each other, of products of few rows or parts of one memory, are one.
-
-Launches of gradients overlap: CTAs of one fill the SMs that the last CTAs of the other leave. H100, 128 columns, 4096:
-two launches of 2048 CTAs each, one for each SM, leave half of the last turns of both idle. Products of few rows read
-their weights in a few microseconds, to which each launch adds 3.5 (H100). Parts of a row may share sectors of 32 bytes:
-CTAs that write them run at the same time, so that the L2 cache writes whole sectors to memory.
+`warp-persist`: CTAs that compute one tile after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from functools import reduce
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects import func, memref, scf
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
-from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
+from xdsl.dialects import func, gpu, memref, scf
+from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
-from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import SymbolTable
 
 from ...dialect.mlir.affine import map_along
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
-from ...dialect.warp.attributes import COMPUTES, ScheduleAttr, schedule_on
+from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.memory import StoreOp
-from ...dialect.warp.op_shapes import is_pure, only_reads
+from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.synchronisation import CLUSTER_SIZE, LAUNCHES, MIN_CTAS, CommitOp, WaitOp
 from ...dialect.warp.views import PagedOp
-from ..allocate import allocate
-from ..diagnostics import fail
-from ..linalg.memory_uses import check_unshared, may_share, roots_of
-from ..linalg.operand import KernelArgument, MatrixOperand, VectorOperand, divisor_of, each_once, root
+from ..diagnostics import fail, remark
+from ..linalg.memory_uses import check_unshared
+from ..linalg.operand import SIZE_LIMIT, KernelArgument, MatrixOperand, VectorOperand, each_once
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..linalg.read_attention import Attention, AttentionGradient, erase_pages
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, constant_value, rewrite_pattern
 from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
-from .tiling import Inside, LaunchedKernel, Outliner, Tiling, kernel_body, loops_in_tile, schedule_of
+from .tiling import Inside, LaunchedKernel, LaunchPattern, Outliner, Tiling, kernel_body, loops_in_tile, schedule_of
 
 if TYPE_CHECKING:
     from .outline_attention import TiledRows
-
-SIZES = 6
-"""Operands of a launch for its grid and its blocks, which come first."""
-
-STORES = StoreOp.name, memref.StoreOp.name, "vector.store"
-"""Operations that write; those of vectors by their name, for their dialect takes long to import."""
-PLACES = BlockIdOp, SubgroupIdOp, ThreadIdOp, scf.IfOp, scf.YieldOp, ReturnOp
-"""Operations that tell what a thread does, of which it is not known that they have no effects."""
-
-
-class _Launch(NamedTuple):
-    """The launch of a kernel, and what it reads or writes, and what it writes, as views of memory."""
-
-    launch: LaunchFuncOp
-    kernel: FuncOp
-    memories: Sequence[SSAValue]
-    written: Sequence[SSAValue]
-
-    @staticmethod
-    def of_gradients(launch: LaunchFuncOp, kernel: FuncOp) -> _Launch | None:
-        """None for another kernel, for one by fragments, and for CTAs whose number only the call knows."""
-        op = next((op for op in kernel.body.block.ops if isinstance(op, AttentionGradientOp)), None)
-        if op is None or schedule_of(op).together == 1 or not constant_value(launch.gridSizeX):
-            return None
-        operands = launch.kernelOperands
-        written = [of for of, argument in zip(operands, kernel.body.block.args, strict=True) if argument in op.outputs]
-        return _Launch(launch, kernel, operands, written)
-
-    @staticmethod
-    def of_memory(launch: LaunchFuncOp) -> _Launch | None:
-        """None for a kernel of a user, other operands than memory, and all but a known number of CTAs along x."""
-        kernel, operands = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel)), launch.kernelOperands
-        plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
-        if not plain or launch.results or {ScheduleAttr.name, COMPUTES}.isdisjoint(kernel.attributes):
-            return None
-        pairs = zip(operands, kernel.body.block.args, strict=True)
-        written = [value for value, of in pairs if not all(only_reads(use.operation, of) for use in of.uses)]
-        made = _Launch(launch, kernel, operands, written)
-        return None if None in made.sizes or made.sizes[1:3] != [1, 1] else made
-
-    @property
-    def sizes(self) -> list[int | None]:
-        """Of the grid and of its blocks, where they are known."""
-        return list(map(constant_value, self.launch.operands[:SIZES]))
-
-    @property
-    def is_of_few_rows(self) -> bool:
-        """Whether it is a product of few rows, by slices of K."""
-        schedule = schedule_on(self.kernel)
-        return schedule is not None and schedule.shares_launch
-
-    @property
-    def is_of_elements(self) -> bool:
-        """Whether it has no schedule, and its threads do nothing but load, compute and store."""
-        plain = {ScheduleAttr.name, MIN_CTAS, CLUSTER_SIZE}.isdisjoint(self.kernel.attributes)
-        return plain and all(
-            op.name in STORES or isinstance(op, PLACES) or only_reads(op) for op in self.kernel.body.walk()
-        )
-
-    @property
-    def steps(self) -> list[str]:
-        """What its threads do, without indices."""
-        steps = self.kernel.body.walk()
-        return [op.name for op in steps if not op.results or not all(isinstance(r.type, IndexType) for r in op.results)]
-
-    def is_apart(self, other: _Launch) -> bool:
-        """Whether neither writes what the other reads or writes."""
-        both = (self.written, other.memories), (other.written, self.memories)
-        pairs = ((one, of) for written, used in both for one in written for of in used)
-        return not any(root(one) is root(of) and may_share(one, of) for one, of in pairs)
-
-    def may_join(self, other: _Launch) -> bool:
-        """Whether one kernel may do what both do, and is faster."""
-        few = self.is_of_few_rows and other.is_of_few_rows
-        elements = not few and self.is_of_elements and other.is_of_elements
-        parts = elements and not roots_of(self.written).isdisjoint(roots_of(other.written))
-        alike = elements and not roots_of(self.memories).isdisjoint(roots_of(other.memories))
-        alike = alike and self.steps == other.steps
-        if not (few or parts or alike) or self.sizes[3:] != other.sizes[3:] or not self.is_apart(other):
-            return False
-        module = cast("Operation", self.launch.get_toplevel_object())
-        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
-        return launched.count(self.launch.kernel) == launched.count(other.launch.kernel) == 1
-
-    def may_follow(self, launch: LaunchFuncOp, kernel: FuncOp) -> bool:
-        """Whether another launch before it may as well come first: it only loads what both have."""
-        pairs, memories = zip(launch.kernelOperands, kernel.body.block.args, strict=True), roots_of(self.memories)
-        uses = (use for of, argument in pairs if root(of) in memories for use in argument.uses)
-        return all(isinstance(use.operation, memref.LoadOp) for use in uses)
-
-
-def overlap(block: Block) -> None:
-    """Lets launches of gradients in a block begin before the one ahead ends, if they do not depend on each other. A
-    kernel lets the next one begin when all its CTAs have begun, and the next one waits at its end: what follows finds
-    both finished. Launches between the two that look for keys of documents come first."""
-    run = list[_Launch]()
-    for op in list(block.ops):
-        if isinstance(op, LaunchFuncOp):
-            run = _with(run, op, cast("FuncOp", SymbolTable.lookup_symbol(op, op.kernel)))
-        elif not is_pure(op) and not isinstance(op, memref.AllocOp | memref.DeallocOp):
-            run = []
-
-
-def _with(run: list[_Launch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_Launch]:
-    """The launches that may run at once when one more is launched."""
-    made = _Launch.of_gradients(launch, kernel)
-    if made is None:
-        return run if all(each.may_follow(launch, kernel) for each in run) else []
-    if not run or not all(made.is_apart(each) for each in run):
-        return [made]
-    between, first = run[-1].launch.next_op, run[0].launch
-    while between is not None and between is not launch:
-        op, between = between, between.next_op
-        if not isinstance(op, memref.DeallocOp):
-            op.detach()
-            Rewriter.insert_op(op, InsertPoint.before(first))
-    Rewriter.insert_op(CommitOp(LAUNCHES), InsertPoint.at_start(run[-1].kernel.body.block))
-    Rewriter.insert_op(WaitOp(LAUNCHES, 0), InsertPoint.before(cast("Operation", made.kernel.body.block.last_op)))
-    return [*run, made]
-
-
-@rewrite_pattern
-def join_launches(op: LaunchFuncOp, rewriter: PatternRewriter) -> None:
-    """Two launches in turn that do not depend on each other, of products of few rows, of what writes parts of one
-    memory, or of what does the same with memory that both read: one, whose CTAs each run one of the kernels."""
-    ahead = op.prev_op
-    while ahead is not None and is_pure(ahead):
-        ahead = ahead.prev_op
-    first, second = map(_Launch.of_memory, (ahead, op)) if isinstance(ahead, LaunchFuncOp) else (None, None)
-    if first is not None and second is not None and first.may_join(second):
-        _join(first, LaunchedKernel(op, second.kernel), turns=second.is_of_elements)
-        rewriter.has_done_action = True
-
-
-def _join(first: _Launch, second: LaunchedKernel, *, turns: bool) -> None:
-    """Puts the body of the first kernel into the second, for the CTAs behind those of its own; or in `turns`, each of
-    which has one CTA of the kernel that has fewer."""
-    bodies = [second.body, first.kernel.body.block]
-    for kernel in (second.kernel, first.kernel):
-        allocate(kernel)
-    for value, argument in zip(first.launch.kernelOperands, bodies[1].args, strict=True):
-        argument.replace_all_uses_with(second.insert(len(second.operands), value, argument.name_hint or "memory"))
-        second.divisors[-1] = divisor_of(argument)
-    mine, others = (partial(_moved, ops=list(body.ops)[:-1]) for body in bodies)
-    index = IndexBuilder(cast("Operation", second.body.last_op))
-    own, more = (cast("int", constant_value(launch.gridSizeX)) for launch in (second.op, first.launch))
-    pair = (own, mine), (more, others)
-    (few, rarely), (many, often) = pair[::-1] if turns and more < own else pair
-    step, number = 1 + many // few if turns else 1, index.number(BlockIdOp)
-    turn, place = index.div(number, step), index.rem(number, step)
-    begun = index.minimum(index.add(turn, 1), few) if turns else few
-    first_of_turn = index.compare("ult", index.add(index.mul(place, few), turn), few)  # of which there are few
-    rest = index.value(index.sub(number, begun))
-    index.either(first_of_turn, partial(rarely, number=index.value(turn)), partial(often, number=rest))
-    second.grid[0] = own + more
-    if turns:
-        texts = (cast("StringAttr", kernel.attributes[COMPUTES]).data for kernel in (second.kernel, first.kernel))
-        second.kernel.attributes[COMPUTES] = StringAttr("; ".join(texts))
-    second.finish()
-    Rewriter.erase_op(first.launch)
-    Rewriter.erase_op(first.kernel)
-
-
-def _moved(index: IndexBuilder, ops: Sequence[Operation], number: SSAValue) -> Sequence[SSAValue]:
-    """Moves operations to a branch, in which the CTA has another number."""
-    for op in ops:
-        op.detach()
-        index.insert(op)
-        for inner in op.walk():
-            if isinstance(inner, BlockIdOp):
-                Rewriter.replace_op(inner, [], [number])
-    return []
-
-
-class JoinPass(PatternPass):
-    """Joins launches in turn that do not depend on each other, of products of few rows by slices of K, of what writes
-    parts of one memory, or of what does the same with memory that both read, by a kernel whose CTAs each run one."""
-
-    name = "warp-join"
-    needs: ClassVar = ("launches",)
-    patterns = (join_launches,)
 
 
 class Extents(NamedTuple):
@@ -431,6 +238,7 @@ def outline_attention(op: AttentionOp, rewriter: PatternRewriter) -> None:
 def outline_attention_gradient(op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
     """Outlines a scheduled gradient of an attention likewise, beside the kernels of its other gradients."""
     if not op.tile:
+        from .launches import overlap
         from .outline_attention import TiledGradient
 
         block = op.parent
@@ -482,3 +290,94 @@ class OutlinePass(PatternPass):
             apply_patterns([sum_rows], op)
             apply_patterns([split_rows], op)
         super().apply(ctx, op)
+
+
+# `warp-persist`: CTAs that compute one tile after the other, the `ctas` of a schedule.
+#
+# The launch starts as many CTAs as the schedule says, and each goes on from its tile to the one that lies as many
+# tiles behind. What is the same for all tiles, such as the place of a warp in its tile, stays before the loop.
+
+
+def _same_for_all(op: Operation, changing: set[SSAValue]) -> bool:
+    """Whether an operation before the loop over K does the same for every tile."""
+    index = is_pure(op) and all(isinstance(result.type, IndexType) for result in op.results)
+    return (index or isinstance(op, gpu.SubgroupIdOp | memref.AllocOp)) and not changing.intersection(op.operands)
+
+
+def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
+    body, changing, before = Block(arg_types=[IndexType()]), {tile}, True
+    *rest, end = launch.body.ops
+    for op in rest[rest.index(tile.owner) + 1 :]:  # pyright: ignore[reportArgumentType]
+        before = before and op is not k_loop
+        if not (before and _same_for_all(op, changing)):
+            op.detach()
+            body.add_op(op)
+            changing.update(op.results)
+    tile.replace_all_uses_with(body.args[0])
+    body.add_op(scf.YieldOp())
+    index, host, ctas = IndexBuilder(end), launch.host.index, launch.schedule.ctas
+    group = next((op for op in rest if isinstance(op, FindGroupOp)), None)
+    tiles = (
+        launch.inside(index, launch.op.gridSizeX)
+        if group is None
+        else Tail.of(index, launch.schedule, group).numbers(index)
+    )
+    end, step = index.values([tiles, index.minimum(tiles, ctas)])
+    index.insert(scf.ForOp(tile, end, step, [], body))
+    if (tile_count := constant_value(launch.op.gridSizeX)) is not None and tile_count < ctas:
+        remark(
+            launch.kernel,
+            PersistPass.name,
+            f"ctas = {ctas}: there are {tile_count} tiles, and as many CTAs are launched",
+        )
+    launch.grid[0] = host.minimum(host.folded(launch.op.gridSizeX), ctas)
+    launch.finish()
+
+
+class Tail(NamedTuple):
+    """The tiles of groups of rows that CTAs go through: so many `unshared` ones, and `shared` ones behind them, each in
+    as many parts of K (`each`) as let all CTAs have one, up to the `split_k` of the schedule."""
+
+    unshared: Index
+    shared: Index
+    each: Index
+
+    @staticmethod
+    def of(index: IndexBuilder, schedule: Schedule, group: FindGroupOp) -> Tail:
+        """Those of the groups that tiles are looked for in."""
+        if constant_value(group.tile) != SIZE_LIMIT:
+            behind = index.value(SIZE_LIMIT)
+            group = index.insert(FindGroupOp(group.ends, behind, group.rows.value.data, group.across))
+        tiles, ctas = group.first, schedule.ctas
+        if not schedule.shares_tail:
+            return Tail(tiles, 0, 1)
+        rest = index.rem(tiles, ctas)
+        each = index.minimum(index.div(ctas, index.select("eq", rest, 0, ctas, rest)), schedule.split_k)
+        shared = index.select("eq", each, 1, 0, rest)
+        return Tail(index.sub(tiles, shared), shared, each)
+
+    def numbers(self, index: IndexBuilder) -> Index:
+        """The whole tiles and the parts of the others."""
+        return index.add(self.unshared, index.mul(self.shared, self.each))
+
+
+class PersistCtas(LaunchPattern):
+    """Puts the tile of a CTA in a loop, if the schedule says how many CTAs there are."""
+
+    def rewrite(self, launch: LaunchedKernel) -> None:
+        tile, loop = launch.block_id(), launch.loop()
+        if not launch.schedule.ctas:
+            return
+        if tile is None or loop is None:
+            remark(launch.kernel, PersistPass.name, "there is a CTA for each tile: the kernel has no loop over K")
+        else:
+            _persist(launch, tile, loop)
+
+
+class PersistPass(PatternPass):
+    """Puts a loop over tiles around kernels whose schedule has `ctas`, so that each CTA computes one tile after
+    another. It runs after `warp-tile`. Without it, the launch has one CTA for each tile."""
+
+    name = "warp-persist"
+    needs: ClassVar = ("schedule.ctas",)
+    patterns = (PersistCtas,)

@@ -1,129 +1,33 @@
-"""`warp-split-k` and `warp-persist`: how CTAs share the sums and the tiles of a product."""
+"""`warp-split-k`: how CTAs share the sums of a product."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i1, i32
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i1, i32
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp, Z
-from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, fragment_of, memory_of
 from ...dialect.warp.cta import OF_SLICES
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, fragment_bytes, together
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
-from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
+from ...dialect.warp.op_shapes import bounds, bounds_attribute
 from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.rows import MapOp
 from ...dialect.warp.synchronisation import ARITHMETIC, ArriveLastOp, FenceOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail, remark
-from ..linalg.operand import SIZE_LIMIT, expand
+from ..linalg.operand import expand
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
+from .outline import Tail
 from .tiling import LaunchedKernel, LaunchPattern
-
-# `warp-persist`: CTAs that compute one tile after the other, the `ctas` of a schedule.
-#
-# The launch starts as many CTAs as the schedule says, and each goes on from its tile to the one that lies as many
-# tiles behind. What is the same for all tiles, such as the place of a warp in its tile, stays before the loop.
-
-
-def _same_for_all(op: Operation, changing: set[SSAValue]) -> bool:
-    """Whether an operation before the loop over K does the same for every tile."""
-    index = is_pure(op) and all(isinstance(result.type, IndexType) for result in op.results)
-    return (index or isinstance(op, gpu.SubgroupIdOp | memref.AllocOp)) and not changing.intersection(op.operands)
-
-
-def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
-    body, changing, before = Block(arg_types=[IndexType()]), {tile}, True
-    *rest, end = launch.body.ops
-    for op in rest[rest.index(tile.owner) + 1 :]:  # pyright: ignore[reportArgumentType]
-        before = before and op is not k_loop
-        if not (before and _same_for_all(op, changing)):
-            op.detach()
-            body.add_op(op)
-            changing.update(op.results)
-    tile.replace_all_uses_with(body.args[0])
-    body.add_op(scf.YieldOp())
-    index, host, ctas = IndexBuilder(end), launch.host.index, launch.schedule.ctas
-    group = next((op for op in rest if isinstance(op, FindGroupOp)), None)
-    tiles = (
-        launch.inside(index, launch.op.gridSizeX)
-        if group is None
-        else Tail.of(index, launch.schedule, group).numbers(index)
-    )
-    end, step = index.values([tiles, index.minimum(tiles, ctas)])
-    index.insert(scf.ForOp(tile, end, step, [], body))
-    if (tile_count := constant_value(launch.op.gridSizeX)) is not None and tile_count < ctas:
-        remark(
-            launch.kernel,
-            PersistPass.name,
-            f"ctas = {ctas}: there are {tile_count} tiles, and as many CTAs are launched",
-        )
-    launch.grid[0] = host.minimum(host.folded(launch.op.gridSizeX), ctas)
-    launch.finish()
-
-
-class Tail(NamedTuple):
-    """The tiles of groups of rows that CTAs go through: so many `unshared` ones, and `shared` ones behind them, each in
-    as many parts of K (`each`) as let all CTAs have one, up to the `split_k` of the schedule."""
-
-    unshared: Index
-    shared: Index
-    each: Index
-
-    @staticmethod
-    def of(index: IndexBuilder, schedule: Schedule, group: FindGroupOp) -> Tail:
-        """Those of the groups that tiles are looked for in."""
-        if constant_value(group.tile) != SIZE_LIMIT:
-            behind = index.value(SIZE_LIMIT)
-            group = index.insert(FindGroupOp(group.ends, behind, group.rows.value.data, group.across))
-        tiles, ctas = group.first, schedule.ctas
-        if not schedule.shares_tail:
-            return Tail(tiles, 0, 1)
-        rest = index.rem(tiles, ctas)
-        each = index.minimum(index.div(ctas, index.select("eq", rest, 0, ctas, rest)), schedule.split_k)
-        shared = index.select("eq", each, 1, 0, rest)
-        return Tail(index.sub(tiles, shared), shared, each)
-
-    def numbers(self, index: IndexBuilder) -> Index:
-        """The whole tiles and the parts of the others."""
-        return index.add(self.unshared, index.mul(self.shared, self.each))
-
-
-def _groups_of(launch: LaunchedKernel) -> FindGroupOp | None:
-    """Where a kernel looks for the group of rows that a tile is of, if rows belong to groups."""
-    return next((op for op in launch.body.ops if isinstance(op, FindGroupOp)), None)
-
-
-class PersistCtas(LaunchPattern):
-    """Puts the tile of a CTA in a loop, if the schedule says how many CTAs there are."""
-
-    def rewrite(self, launch: LaunchedKernel) -> None:
-        tile, loop = launch.block_id(), launch.loop()
-        if not launch.schedule.ctas:
-            return
-        if tile is None or loop is None:
-            remark(launch.kernel, PersistPass.name, "there is a CTA for each tile: the kernel has no loop over K")
-        else:
-            _persist(launch, tile, loop)
-
-
-class PersistPass(PatternPass):
-    """Puts a loop over tiles around kernels whose schedule has `ctas`, so that each CTA computes one tile after
-    another. It runs after `warp-tile`. Without it, the launch has one CTA for each tile."""
-
-    name = "warp-persist"
-    needs: ClassVar = ("schedule.ctas",)
-    patterns = (PersistCtas,)
-
 
 # `warp-split-k`: products of few tiles and a long K, the `split_k` of a schedule.
 #
@@ -347,6 +251,11 @@ class Split:
         while isinstance(behind[0], arith.ConstantOp | arith.AddiOp | arith.MuliOp):
             behind.pop(0)
         return behind
+
+
+def _groups_of(launch: LaunchedKernel) -> FindGroupOp | None:
+    """Where a kernel looks for the group of rows that a tile is of, if rows belong to groups."""
+    return next((op for op in launch.body.ops if isinstance(op, FindGroupOp)), None)
 
 
 def _move(ops: Sequence[Operation], index: IndexBuilder) -> None:
