@@ -29,7 +29,7 @@ from warploom.runtime.lookup.pictures import (
     tensor_memory_forms,
     tensor_memory_picture,
 )
-from warploom.runtime.numerics.product import ALGORITHMS, ROWS
+from warploom.runtime.numerics.product import BITS, CHAIN, FUSED, GROUPED, INTEGER, ROWS, SCALAR, WIDENED
 
 HERE = Path(__file__).parent
 
@@ -352,6 +352,19 @@ constant gives, for which the assembler may name an odd register, at which the G
 """
 
 
+EXPLAINED = {
+    FUSED: "the sum described above: truncated to a common exponent, and added exactly (`fused_sum`)",
+    WIDENED: "8-bit floats become f16; fused sums for k mod 4 < 2 and for the rest; then C, to nearest (`product`)",
+    SCALAR: "f32 multiply-adds of single elements, C last (`product`)",
+    CHAIN: "IEEE fused multiply-adds from C, k ascending (`f64`)",
+    GROUPED: "exact sums of 16 products times their scales, added with C as in a fused block; one that cancels keeps "
+    "the exponent of its scales, one of zeros alone has that of a zero, as in MMA-Sim 2.1.1 (`fused_sum`)",
+    INTEGER: "the exact sum, wrapped or clamped to 32 bits (`product`)",
+    BITS: "the number of ones in the xor, or the and, added to C (`product`)",
+}  # fmt: skip
+"""The algorithms, and the modules that have them."""
+
+
 def arithmetic() -> Iterator[str]:
     """The parameters of every architecture, and what they rest on."""
     yield GENERATED
@@ -365,7 +378,7 @@ def arithmetic() -> Iterator[str]:
         compared = "**no one**" if row.compared == "no one" else row.compared
         yield f"| {row.arch} | {operands_} | {row.algorithm} | {cells} | {compared} | {row.evidence} |\n"
     yield "\n## The algorithms\n\n"
-    for name, text in ALGORITHMS.items():
+    for name, text in EXPLAINED.items():
         yield f"- {name}: {text}\n"
     yield "\nThe names in brackets are modules of `runtime/numerics/`.\n"
     yield CONTRACTION

@@ -63,9 +63,6 @@ def element_of(dtype: DType) -> str:
     return element if element and DTYPES[element] == dtype else str(dtype)
 
 
-# Memory that whoever made an array lends.
-
-
 @dataclass(frozen=True)
 class Argument:
     """Borrowed memory: `address` on the host or, with `on_device`, on a GPU. `element` is the MLIR name of the element

@@ -39,9 +39,6 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called now and then during an interpreted launch with the units of work done and the units there are."""
 
 
-# The sizes of a matrix product.
-
-
 class Problem(NamedTuple):
     """A matrix product, C (m, n) += A (m, k) * B (k, n), or a batch of them."""
 
@@ -237,9 +234,6 @@ def _whole(number: Any) -> int:
         return -1
 
 
-# A kernel launch as plain data. Nothing here needs numpy, so that a product is compiled without it.
-
-
 @dataclass(frozen=True)
 class Word:
     """A number that a launch passes by value."""
@@ -394,9 +388,6 @@ def text_or_file(source: str | os.PathLike[str], suffix: str, unnamed: str) -> t
     return read_source(Path(source)), str(Path(source))
 
 
-# The target that a call or a command names.
-
-
 def known_target(name: str, option: str = "") -> Target:
     """The row of a target, which an option may have named. Raises ArgumentError naming the option and the known
     targets."""
@@ -407,8 +398,6 @@ def known_target(name: str, option: str = "") -> Target:
     except UnknownTargetError as error:
         raise ArgumentError(f"{option}: {error}" if option else str(error)) from None
 
-
-# How many processes the CTAs of a launch may take on the interpreter.
 
 CORES = "WARPLOOM_CORES"
 """The environment variable with the number of processes; 1 for none beside this one."""
@@ -425,8 +414,6 @@ def cores() -> int:
         return int(text)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-
-# What is asked of a launch on the interpreter.
 
 Output: TypeAlias = Callable[[str], object]
 """Takes the text that an interpreted kernel prints."""

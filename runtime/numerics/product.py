@@ -50,20 +50,10 @@ Row = ProductForm
 
 # How each architecture computes: the parameters, and where they come from.
 
-FUSED, WIDENED, SCALAR, CHAIN, GROUPED, INTEGER, BITS = (
+ALGORITHMS = FUSED, WIDENED, SCALAR, CHAIN, GROUPED, INTEGER, BITS = (
     "fused", "widened", "scalar", "chain", "grouped", "integer", "bits",
 )  # fmt: skip
-ALGORITHMS: Mapping[str, str] = MappingProxyType({
-    FUSED: "the sum described above: truncated to a common exponent, and added exactly (`fused_sum`)",
-    WIDENED: "8-bit floats become f16; fused sums for k mod 4 < 2 and for the rest; then C, to nearest (`product`)",
-    SCALAR: "f32 multiply-adds of single elements, C last (`product`)",
-    CHAIN: "IEEE fused multiply-adds from C, k ascending (`f64`)",
-    GROUPED: "exact sums of 16 products times their scales, added with C as in a fused block; one that cancels keeps "
-    "the exponent of its scales, one of zeros alone has that of a zero, as in MMA-Sim 2.1.1 (`fused_sum`)",
-    INTEGER: "the exact sum, wrapped or clamped to 32 bits (`product`)",
-    BITS: "the number of ones in the xor, or the and, added to C (`product`)",
-})  # fmt: skip
-"""The algorithms, and the modules that have them."""
+"""The algorithms, which docs/arithmetic.md explains."""
 
 
 @dataclass(frozen=True, slots=True)
