@@ -26,6 +26,7 @@ import ml_dtypes
 import numpy as np
 
 from warploom.runtime import Launching, Verdict, compile, judge
+from warploom.runtime.arguments.arrays import DTYPES
 
 KERNELS = Path(__file__).parents[1] / "data" / "kernels"
 Function = Callable[..., Any]
@@ -746,7 +747,7 @@ def own(name: str) -> tuple[str, str, Launching]:
     text, sizes, how = OWN[name]
     source = text.format(**sizes)
     kernel = compile(source, **how)  # pyright: ignore[reportArgumentType]
-    arrays = [np.zeros(p.shape or (), p.dtype) for p in kernel.function.parameters]
+    arrays = [np.zeros(p.shape or (), DTYPES[p.element]) for p in kernel.function.parameters]
     launch, *more = kernel.called_with(*arrays).plan.launches
     assert not more, f"{name} is several launches"
     names = [p.name for p in kernel.function.parameters]
