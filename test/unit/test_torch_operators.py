@@ -506,7 +506,9 @@ def test_errors() -> None:
         torch_operators.compress(torch.ones(16, 32, dtype=torch.float16))
     with pytest.raises(ArgumentError, match=r"mma\.sp takes no sparse matrix of f64"):
         torch_operators.compress(torch.ones(16, 32, dtype=torch.float64))
-    with pytest.raises(CompileError, match=r"^warploom\.matmul\.default: no mma multiplies bf16 x f16; "):
+    with pytest.raises(
+        CompileError, match=r"^warploom\.matmul\.default: products of torch\.bfloat16 and torch\.float16 are"
+    ):
         torch_operators.matmul(torch.ones(4, 4).bfloat16(), torch.ones(4, 4).half())
 
 
