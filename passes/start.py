@@ -53,16 +53,16 @@ def start(module: str) -> int:
 def parsed(parser: argparse.ArgumentParser, args: Sequence[str] | None = None) -> argparse.Namespace:
     """Arguments, as `parse_args` has them. Exits with code 2 for an unknown option, and names the one that it is
     like."""
-    known, rest = parser.parse_known_args(args)
+    arguments, rest = parser.parse_known_args(args)
     if rest:
         import difflib  # for messages alone
         import re
 
-        of_command = getattr(known, "parser", parser)
+        of_command = getattr(arguments, "parser", parser)
         options = re.findall(r"--[\w-]+", of_command.format_usage())
         near = difflib.get_close_matches(rest[0].partition("=")[0], options, 1, 0.75)
         of_command.error(f"unrecognized arguments: {' '.join(rest)}" + (f"; did you mean {near[0]}?" if near else ""))
-    return known
+    return arguments
 
 
 def _hold_closed_streams() -> None:

@@ -91,7 +91,7 @@ def run_mlir(args: argparse.Namespace, text: str) -> int:
     outputs = outputs_of(args.outputs, parameters, arrays, max(kernel.function.written, default=None))
     before = [array.copy() for array in arrays] if args.check else []
     if args.check:
-        function = chosen(parse(text, args.file), args.function, tf32=args.tf32, kept=reference.KNOWN)
+        function = chosen(parse(text, args.file), args.function, tf32=args.tf32, kept=reference.WITH_BOUNDS)
     done = _execute(report, kernel, arrays, place, args)
     failed = args.check and not _check(report, kernel, function, before, arrays, tf32=args.tf32)
     report.times()

@@ -104,10 +104,10 @@ class LinalgReference(JudgeReference):
 
     def __init__(self, text: str, file: str, inputs: Sequence[str] = (), function: str | None = None) -> None:
         from ..kernel.lowering import chosen, parse, signature_of
-        from ..reference.functions import KNOWN
+        from ..reference.functions import WITH_BOUNDS
 
         self.text, self.file, self.inputs = text, file, inputs
-        self.function = chosen(parse(text, file), function, kept=KNOWN)
+        self.function = chosen(parse(text, file), function, kept=WITH_BOUNDS)
         self.signature = signature_of(self.function)
         self.names = [p.name for p in self.signature.parameters]
         self.positions = sorted(self.signature.written)

@@ -48,7 +48,7 @@ from .product import (
     rounded,
 )
 
-KNOWN = (*OTHERS, "math.round", "math.copysign", "math.atan2")
+WITH_BOUNDS = (*OTHERS, "math.round", "math.copysign", "math.atan2")
 """Functions with bounds of their own, which are evaluated before others take their place."""
 
 # What `warp.matmul` means, in float64: the product in any of its forms, then its epilogue.

@@ -15,7 +15,7 @@ from warploom.runtime.base.errors import HostError
 from warploom.runtime.kernel.lowering import chosen
 from warploom.runtime.numerics.floats import Array
 from warploom.runtime.plan import host
-from warploom.runtime.reference.functions import KNOWN, compare, evaluate
+from warploom.runtime.reference.functions import WITH_BOUNDS, compare, evaluate
 
 M, N, K = 19, 23, 40
 TEXT = """
@@ -237,7 +237,7 @@ def test_functions_near_zero_have_finite_bounds(call: str, by: np.ufunc | None, 
     dtype, text = DTYPES[kind], FUNCTIONS.format(kind=kind, call=call)
     y = np.concatenate([[0, 1e-7, -1e-7], np.random.default_rng().uniform(-0.7, 0.7, 94)]).astype(dtype)
     x = np.random.default_rng().standard_normal(97).astype(dtype)
-    meant = chosen(parse_mlir(make_context(), text, "f.mlir"), None, kept=KNOWN)
+    meant = chosen(parse_mlir(make_context(), text, "f.mlir"), None, kept=WITH_BOUNDS)
     expected = evaluate(meant, [x, y, np.full_like(x, np.nan)])[2]
     assert np.isfinite(expected.error).all()
     got = compile(text, cache=False)(x, y, device="interp")
