@@ -267,14 +267,19 @@ class _Attention:
         return scores
 
     def index(self, *loops: str) -> torch.Tensor:
-        """The index along a loop, or of a head by those of its group and in it, as scores are broadcast with it."""
+        """The index along a loop, as scores are broadcast with it; of a head, of their shape, by those of its group and
+        in it."""
         index: Any = aten.full([], 0, dtype=torch.int32, device=self.device)
         for loop in filter(f"{self.loops}k".__contains__, loops):
             own = _numbers(self.sizes[loop], self.device)
             for _ in f"{self.loops}k".partition(loop)[2]:
                 own = own.unsqueeze(-1)
-            index = index * self.sizes[loop] + own if index.dim() else own
+            index = self.expanded(index) * self.sizes[loop] + self.expanded(own) if index.dim() else own
         return index
+
+    def expanded(self, x: torch.Tensor) -> torch.Tensor:
+        """In the shape of scores: what has a dimension of one element is not computed with them."""
+        return x.expand([self.sizes[loop] for loop in f"{self.loops}k"])
 
     def of_places(self, x: torch.Tensor) -> torch.Tensor:
         """A mask of (batch, heads, rows, keys), or what is broadcast to that, along the loops of scores."""
@@ -319,8 +324,7 @@ class _Function(Interpreter):
 
     def __call__(self, *slopes: torch.Tensor, score: torch.Tensor | None = None) -> torch.Tensor:
         """What it is of scores, where it reads them, and of the gradient of its result."""
-        of_scores = [self.attention.sizes[loop] for loop in f"{self.attention.loops}k"]
-        self.places = [self.attention.index(*loops).expand(of_scores) for loops in ("b", "hg", "r", "k")]
+        self.places = [self.attention.expanded(self.attention.index(*loops)) for loops in ("b", "hg", "r", "k")]
         scores = [] if score is None else [score]
         made = pytree.tree_leaves(self.run(*scores, *self.places, *slopes, *self.buffers))
         result, *others = (x for x in made if x is not None)
