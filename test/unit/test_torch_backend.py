@@ -2727,7 +2727,7 @@ def test_states_of_recurrent_nets_are_f32_between_steps(name: str) -> None:
         for at, results in enumerate((ours, eager)):
             pairs = zip(results, exact, strict=True)
             away[at] += sum(float(((r - e).square().mean() / e.square().mean()).detach()) for r, e in pairs)
-    assert 0 < away[0] < 0.8**2 * away[1]
+    assert 0 < away[0] < 0.9**2 * away[1]
 
 
 @pytest.mark.usefixtures("_recurrent")
