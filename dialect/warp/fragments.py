@@ -191,6 +191,11 @@ def _joined(parts: Sequence[SSAValue], columns: int) -> FragmentType:
     return fragment_of(parts[0]).with_shape(*shape)
 
 
+def alike(kind: FragmentType, other: FragmentType) -> bool:
+    """Whether fragments differ at most in the type of their elements."""
+    return kind.shape == other.shape and kind.layout == other.layout and kind.with_element(other.element_type) == other
+
+
 # Fragments that lie in memory as registers hold them: nothing has to be put together, or sent to other lanes.
 
 WORD, BYTE_WORD = 32, 4

@@ -52,7 +52,7 @@ from .elements import (
     verify_along,
     verify_elements,
 )
-from .fragments import Kind, KindAttr
+from .fragments import Kind, KindAttr, alike
 from .op_shapes import WarpOp, bounds, verify_indices
 
 # Along the rows of fragments: `warp.reduce`.
@@ -95,11 +95,6 @@ def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
     """The type of what becomes of each row of a fragment."""
     layout = column_layout(kind.layout.data, parts=parts)
     return FragmentType.of(kind.role.data, kind.shape[0], layout.columns, kind.element_type, layout)
-
-
-def alike(kind: FragmentType, other: FragmentType) -> bool:
-    """Whether fragments differ at most in the type of their elements."""
-    return kind.shape == other.shape and kind.layout == other.layout and kind.with_element(other.element_type) == other
 
 
 def is_column_of(kind: FragmentType, fragment: FragmentType) -> bool:

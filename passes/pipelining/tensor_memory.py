@@ -40,10 +40,10 @@ from ...dialect.warp.cta import (
     PipelineOp,
     RingType,
 )
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp, is_zero
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp, alike, is_zero
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure, tile_type
-from ...dialect.warp.rows import MapOp, alike
+from ...dialect.warp.rows import MapOp
 from ...dialect.warp.synchronisation import AFTER_SYNC, BEFORE_SYNC, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp

@@ -18,9 +18,9 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, fragment_of, known_element, memory_of
 from ...dialect.warp.convert import ConvertOp, PowersOp
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
-from ...dialect.warp.fragments import ElementwiseOp
+from ...dialect.warp.fragments import ElementwiseOp, alike
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
-from ...dialect.warp.rows import IDENTITIES, ROW_BITS, MapOp, ReduceOp, ScanOp, alike, column_of
+from ...dialect.warp.rows import IDENTITIES, ROW_BITS, MapOp, ReduceOp, ScanOp, column_of
 from ...dialect.warp.stored import EXPONENTS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
@@ -40,9 +40,9 @@ from .fragments import (
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
-from .products import byte_of_lane, check_computed, multiplies_by_powers, own, smaller_weights, steps_of
+from .products import check_computed, multiplies_by_powers, own, smaller_weights, steps_of
 from .scalars import common_divisor
-from .widening import Widening, power_of_two
+from .widening import Widening, byte_of_lane, power_of_two
 
 # Vectors in shared memory: `along` of `warp.load`.
 

@@ -201,45 +201,49 @@ def _constant(lowering: KernelLowering, op: ConstantOp) -> None:
 
 @lowers(ElementwiseOp)
 def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
-    inputs = [lowering.fragment(v) for v in op.inputs]
     kind, element = op.kind.data, op.fragment.type.element
-    before = op.inputs[0].owner
-    less_points = before if isinstance(before, ElementwiseOp) and before.kind.data is Kind.Sub else op
-    if steps := _scaled_steps(op):
-        if op is steps[-1]:
-            _scale_at_once(lowering, steps)
-        return
-    if (weights := smaller_weights(less_points.inputs[0])) is not None:
-        made, integers, less = weights
-        # What the integers are less is taken away as they are made smaller, and they are scaled at once.
-        if op is not less and not _scaled_steps(op.fragment.get_user_of_unique_use()):
-            from .widening import Widening  # with conversions that most products do not need
-
-            widening = Widening(lowering.emitter, integers, element, byte=byte_of_lane(lowering, made))
-            points = None if less is None else lowering.fragment(less.inputs[1])
-            inputs[0] = widening.smaller(inputs[0], made.order, points)
-        lowering.values[op.fragment] = inputs[0]
-        return
-    if isinstance(made := op.inputs[0].owner, ConvertOp) and kind is Kind.Mul and made.integers is not None:
-        from .widening import Widening
-
-        widening = Widening(lowering.emitter, made.integers, element)
-        if not multiplies_by_powers(op):
-            lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
-        elif op is (steps := steps_of(op, multiplies_by_powers))[-1]:
-            weights, exponents = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
-            if len(steps) == 1:
-                lowering.values[op.fragment] = widening.by_powers(*inputs)
-                return
-            orders = [made.order for step in steps if isinstance(made := step.inputs[0].owner, ConvertOp)]
-            results = iter(widening.by_powers_at_once(list(zip(weights, orders, strict=True)), [*chain(*exponents)]))
-            lowering.values |= {step.fragment: list(islice(results, len(inputs[1]))) for step in steps}
+    if kind in (Kind.Sub, Kind.Mul) and _is_of_weights(lowering, op):
         return
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
         check_computed(op, element)
     into = lowering.result(op.fragment, in_place=True)
-    lowering.fragments.elementwise(kind, element, inputs, into)
+    lowering.fragments.elementwise(kind, element, list(map(lowering.fragment, op.inputs)), into)
     lowering.values[op.fragment] = into
+
+
+def _is_of_weights(lowering: KernelLowering, op: ElementwiseOp) -> bool:
+    """Whether an operation stands between the conversion of integers and their product; it is lowered then."""
+    from .widening import Widening, byte_of_lane  # with conversions that most products do not need
+
+    if steps := _scaled_steps(op):
+        if op is steps[-1]:
+            _scale_at_once(lowering, steps)
+        return True
+    inputs, element, made = list(map(lowering.fragment, op.inputs)), op.fragment.type.element, op.inputs[0].owner
+    less_points = made if isinstance(made, ElementwiseOp) and made.kind.data is Kind.Sub else op
+    if (weights := smaller_weights(less_points.inputs[0])) is not None:
+        made, integers, less = weights
+        # What the integers are less is taken away as they are made smaller, and they are scaled at once.
+        if op is not less and not _scaled_steps(op.fragment.get_user_of_unique_use()):
+            widening = Widening(lowering.emitter, integers, element, byte=byte_of_lane(lowering, made))
+            points = None if less is None else lowering.fragment(less.inputs[1])
+            inputs[0] = widening.smaller(inputs[0], made.order, points)
+        lowering.values[op.fragment] = inputs[0]
+        return True
+    if not isinstance(made, ConvertOp) or op.kind.data is not Kind.Mul or made.integers is None:
+        return False
+    widening = Widening(lowering.emitter, made.integers, element)
+    if not multiplies_by_powers(op):
+        lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
+    elif op is (steps := steps_of(op, multiplies_by_powers))[-1]:
+        if len(steps) == 1:
+            lowering.values[op.fragment] = widening.by_powers(*inputs)
+            return True
+        weights, exponents = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
+        orders = [made.order for step in steps if isinstance(made := step.inputs[0].owner, ConvertOp)]
+        results = iter(widening.by_powers_at_once(list(zip(weights, orders, strict=True)), [*chain(*exponents)]))
+        lowering.values |= {step.fragment: list(islice(results, len(inputs[1]))) for step in steps}
+    return True
 
 
 def scaled_integers(op: Operation) -> tuple[ConvertOp, StoredIntegers] | None:
@@ -265,7 +269,7 @@ def _scaled_steps(op: Operation | None) -> list[ElementwiseOp]:
 
 def _scale_at_once(lowering: KernelLowering, steps: Sequence[ElementwiseOp]) -> None:
     """Integers of all steps of a turn times their scales."""
-    from .widening import Widening
+    from .widening import Widening, byte_of_lane
 
     (made, integers), *_ = every = [pair for step in steps if (pair := scaled_integers(step)) is not None]
     byte, element = byte_of_lane(lowering, made), steps[0].fragment.type.element
@@ -274,15 +278,6 @@ def _scale_at_once(lowering: KernelLowering, steps: Sequence[ElementwiseOp]) -> 
     widening = Widening(lowering.emitter, integers, element, byte=byte)
     results = iter(widening.scaled_at_once(list(zip(weights, orders, strict=True)), [*chain(*scales)]))
     lowering.values |= {step.fragment: list(islice(results, len(of))) for step, of in zip(steps, scales, strict=True)}
-
-
-def byte_of_lane(lowering: KernelLowering, op: ConvertOp) -> IndexValue | None:
-    """The byte of a word that a lane converts; None for all of them."""
-    if not op.by_bytes:
-        return None
-    from .widening import WIDENED_BYTES
-
-    return lowering.scalars.mask(lowering.lane, WIDENED_BYTES - 1)
 
 
 def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp | None] | None:

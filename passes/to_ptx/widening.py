@@ -7,9 +7,11 @@ from functools import reduce
 
 from ...dialect.isa.form import ElementType
 from ...dialect.ptx.text.syntax import Immediate
+from ...dialect.warp.convert import ConvertOp
 from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
 from .emitter import Emitter, IndexValue, VirtualRegister, word
 from .fragments import Fragment, element_bits
+from .kernel import KernelLowering
 from .scalars import Instructions
 
 # An integer without its sign, the top bit turned over, is put into the fraction of a float whose last bit counts ones:
@@ -64,18 +66,18 @@ def power_of_two(emitter: Emitter, exponent: VirtualRegister) -> VirtualRegister
     return emitter.compute("add.u32", bits, last)
 
 
+def byte_of_lane(lowering: KernelLowering, op: ConvertOp) -> IndexValue | None:
+    """The byte of a word that a lane converts; None for all of them."""
+    return lowering.scalars.mask(lowering.lane, WIDENED_BYTES - 1) if op.by_bytes else None
+
+
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
     def __init__(
-        self,
-        emitter: Emitter,
-        stored: StoredIntegers,
-        element: ElementType,
-        *,
-        whole: bool = True,
+        self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, whole: bool = True,
         byte: IndexValue | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`. Of each register a lane
         converts the `byte` with that number; all of them without one."""
         self.emitter, self.stored, self.element, self.whole = emitter, stored, element, whole
@@ -88,7 +90,7 @@ class Widening:
         """Elements of the registers `source`, in the order of their numbers in `order`."""
         if self.element.bits == BYTE:
             return [self._four(source[at // 8], at % 8) for at in order[::4]]
-        return [self._pair(source, *order[i : i + 2]) for i in range(0, len(order), 2)]
+        return [self._half_apart(*self._halves(source, *order[i : i + 2])) for i in range(0, len(order), 2)]
 
     def _four(self, register: VirtualRegister, first: int) -> VirtualRegister:
         """Four neighbours from `first` on, integers of 4 bits, as bytes from two tables of eight, by their top bit."""
@@ -137,12 +139,9 @@ class Widening:
         return self.emitter.pure("mov.b32", _halves_of(*(element_bits(self.element, value) for value in values)))
 
     def _smaller(
-        self,
-        register: VirtualRegister,
-        at: int,
-        point: VirtualRegister | None = None,
+        self, register: VirtualRegister, at: int, point: VirtualRegister | None = None,
         scale: VirtualRegister | None = None,
-    ) -> VirtualRegister:
+    ) -> VirtualRegister:  # fmt: skip
         place, mask = at % BYTE, (1 << self.stored.element.bits) - 1
         places = dict.fromkeys((place, place + self.apart))
         moved, masks = self._down(register, at - place), [mask << each for each in places]
@@ -204,10 +203,6 @@ class Widening:
 
     def _whole(self, pair: VirtualRegister) -> VirtualRegister:
         return self.emitter.compute("mul.rn.bf16x2", pair, self._number(2.0**126))
-
-    def _pair(self, source: Fragment, first: int, second: int) -> VirtualRegister:
-        register, at = self._halves(source, first, second)
-        return self._half_apart(register, at)
 
     def _halves(self, source: Fragment, first: int, second: int) -> tuple[VirtualRegister, int]:
         """A register with two elements half of it apart, and the bit of the first."""

@@ -229,6 +229,9 @@ _QUERIED: Specific = tuple((name, (9, 5)) for name, _ in NIBBLES)
 """Where a tensor map tells of its class of memory."""
 
 
+_LATER_BLACKWELL = blackwell((8, 7))
+
+
 def _replacements() -> Iterator[PatternRow]:
     """`tensormap.replace`: its fields, their values, and the targets that have them."""
     anywhere: Specific = (("sm_90a", (8, 3)), *BLACKWELL)
@@ -238,7 +241,7 @@ def _replacements() -> Iterator[PatternRow]:
         ("box_dim,global_dim,element_stride", "b32", "i:imm(0..4), v:b32", anywhere),
         ("global_stride", "b64", "i:imm(0..4), v:T", anywhere),
         ("elemtype", "b32", "v:imm(0..12)", anywhere),
-        ("elemtype", "b32", "v:imm(13..15)", blackwell((8, 7))),
+        ("elemtype", "b32", "v:imm(13..15)", _LATER_BLACKWELL),
         ("interleave_layout", "b32", "v:imm(0..2)", anywhere),
         ("swizzle_mode", "b32", "v:imm(0..3)", anywhere),
         ("swizzle_mode", "b32", "v:imm(4)", (("sm_103a", (8, 8)), ("sm_107a", (9, 4)))),
