@@ -12,14 +12,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import (
-    base,
-    irdl_attr_definition,
-    prop_def,
-    result_def,
-    traits_def,
-    var_operand_def,
-)
+from xdsl.irdl import base, irdl_attr_definition, prop_def, result_def, traits_def, var_operand_def
 from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum

@@ -10,15 +10,7 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
-from ...dialect.isa.tensor_map import (
-    ELEMENTS,
-    MAP_ALIGNMENT,
-    SIZE,
-    Element,
-    PixelBox,
-    TensorMapError,
-    TensorMapFields,
-)
+from ...dialect.isa.tensor_map import ELEMENTS, MAP_ALIGNMENT, SIZE, Element, PixelBox, TensorMapError, TensorMapFields
 from ..base.errors import ArgumentError
 from ..base.launch import map_element
 from ..numerics.floats import Array
