@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain
 from math import prod
 from typing import NoReturn
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    ModuleOp,
-    ShapedType,
-    UnregisteredOp,
-)
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, ModuleOp, ShapedType, UnregisteredOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.irdl.dominance import DominanceInfo
 from xdsl.traits import SymbolTable
@@ -165,12 +157,6 @@ TAKEN, PUT = ("memref.subview", "tensor.extract_slice"), ("tensor.insert_slice",
 """Operations that make a part of their first operand, and that put their first operand into the second."""
 
 
-SIZED = ("tensor.empty", "memref.alloc", "memref.alloca")
-"""Operations whose operands are the sizes that their type does not say; memory may have symbols, too."""
-
-DIMENSIONS = ("tensor.dim", "memref.dim")
-
-
 def verify_upstream(op: Operation, visible: set[SSAValue] | None = None) -> None:
     """Checks inside an operation what MLIR's verifiers check and those of xDSL do not: that operands are defined ahead
     of their use, in a block that dominates it, and the numbers of slices, sizes and reshapes. Values in a module, or
@@ -207,14 +193,14 @@ def _verify_slice(op: Operation) -> None:
     if len(kinds) != 2:
         return
     part, rank = kinds[0], kinds[1].get_num_dims()
-    columns: list[Sequence[int]] = []
+    columns: list[list[int]] = []
     for what in ("offset", "size", "stride"):
         numbers = op.properties.get(f"static_{what}s")
-        if not isa(numbers, DenseArrayBase[IntegerType]):
+        if not isinstance(numbers, DenseArrayBase):
             return
-        if len(numbers) != rank:
-            fail(op, f"expected {rank} {what} values, got {len(numbers)}")
-        columns.append(numbers.get_values())
+        columns.append([int(number) for number in numbers.get_values()])
+        if len(columns[-1]) != rank:
+            fail(op, f"expected {rank} {what} values, got {len(columns[-1])}")
     left = list(part.get_shape())
     for size in columns[1]:
         if left[:1] == [size]:
@@ -231,17 +217,20 @@ def _verify_slice(op: Operation) -> None:
 
 
 def _verify_sizes(op: Operation) -> None:
-    """Checks the number of sizes of new memory, and the dimension whose size is asked for."""
-    if not isinstance(kind := (op.results if op.name in SIZED else op.operands)[0].type, ShapedType):
-        return
-    if op.name in SIZED:
+    """Checks that operands are the sizes that a type does not say; memory may have symbols, too."""
+    if isinstance(kind := op.results[0].type, ShapedType):
         unknown, got = sum(size < 0 for size in kind.get_shape()), len(op.operands)
         if got < unknown or (got > unknown and op.name == "tensor.empty"):
             fail(op, f"expected {unknown} sizes, those that {kind} does not say, got {got}")
-        return
-    at, rank = op.operands[1].owner, kind.get_num_dims()
+
+
+def _verify_dimension(op: Operation) -> None:
+    """Checks the dimension whose size is asked for."""
+    at, kind = op.operands[1].owner, op.operands[0].type
     number = at.properties.get("value") if isinstance(at, Operation) and at.name == "arith.constant" else None
-    if isinstance(number, IntegerAttr) and not 0 <= number.value.data < rank:
+    if not isinstance(kind, ShapedType) or not isinstance(number, IntegerAttr):
+        return
+    if not 0 <= number.value.data < (rank := kind.get_num_dims()):
         fail(op, f"expected the number of a dimension, from 0 to {rank - 1}, got {number.value.data}")
 
 
@@ -261,7 +250,8 @@ def _verify_reshape(op: Operation) -> None:
 
 
 _VERIFIERS = {
-    **dict.fromkeys((*TAKEN, *PUT), _verify_slice), **dict.fromkeys((*SIZED, *DIMENSIONS), _verify_sizes),
+    **dict.fromkeys((*TAKEN, *PUT), _verify_slice), **dict.fromkeys(("tensor.dim", "memref.dim"), _verify_dimension),
+    **dict.fromkeys(("tensor.empty", "memref.alloc", "memref.alloca"), _verify_sizes),
     **{f"{of}.{how}_shape": _verify_reshape for of in ("memref", "tensor") for how in ("expand", "collapse")},
 }  # fmt: skip
 

@@ -301,9 +301,7 @@ class Layout:
         import numpy as np
 
         down, across = self.tiles(rows or self.rows, columns or self.columns)
-        base = np.array(
-            [[self.position(lane, e) for e in range(self.elements)] for lane in range(self.threads)], np.intp
-        )
+        base = np.array([[self.position(t, e) for e in range(self.elements)] for t in range(self.threads)], np.intp)
         origins = np.array([(i * self.rows, j * self.columns) for i in range(down) for j in range(across)], np.intp)
         tiles = base[:, None] + origins[:, None]
         return tiles.reshape(self.threads, -1, 2)

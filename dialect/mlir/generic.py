@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 TYPE_FN = words("linalg.type_fn", "cast_signed cast_unsigned")
 """`#linalg.type_fn<cast_unsigned>`: integers are extended with zeros to the type of the result."""
 
+HALVES = (f16, bf16)
+"""Floats of 16 bits, which hold integers of 8, and whose sums are made in f32."""
+
 KINDS = {str(kind.value): kind for kind in IteratorType}
 
 
@@ -382,7 +385,7 @@ def _is_exact(op: Operation | Block) -> bool:
     """Whether it converts an integer of at most 8 bits, which floats of 16 hold."""
     if not isinstance(op, CONVERSIONS) or not isinstance(kind := op.input.type, IntegerType):
         return False
-    return kind.bitwidth <= 8 and op.result.type in (f16, bf16)
+    return kind.bitwidth <= 8 and op.result.type in HALVES
 
 
 # Source: IREE, `compiler/src/iree/compiler/Dialect/Util/IR/UtilOps.td`.

@@ -392,9 +392,7 @@ class _Tiled(IRDLOperation, ABC):
     def verify_(self) -> None:
         rank, cut = self.plain.get_num_dims(), self.inner_dims_pos.get_values()
         if len(set(cut)) < len(cut) or not all(0 <= dimension < rank for dimension in cut):
-            raise VerifyException(
-                f"expected inner_dims_pos to name dimensions of 0 to {rank - 1} once, got {list(cut)}"
-            )
+            raise VerifyException(f"expected inner_dims_pos to name dimensions 0 to {rank - 1} once, got {list(cut)}")
         if len(cut) != len(self.static_inner_tiles):
             raise VerifyException(f"expected a tile size for each of {len(cut)} dimensions")
         if sorted(self.order) != list(range(rank)):

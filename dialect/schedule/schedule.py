@@ -315,9 +315,7 @@ class Schedule:
         if self.ctas % (down * across):
             raise ScheduleError(f"ctas must be whole clusters of {down}x{across}, got {self.ctas}")
         if self.ctas and self.sliced_k > 1:
-            raise ScheduleError(
-                f"ctas must be 0, or more with a single slice, got {self.ctas} and {self.sliced_k} slices"
-            )
+            raise ScheduleError(f"ctas must be 0, or more with one slice, got {self.ctas} and {self.sliced_k} slices")
 
     @property
     def _sizes(self) -> str:

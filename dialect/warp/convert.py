@@ -263,9 +263,7 @@ def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
     bits_ = (*layout.lane, *layout.element)
     own = (sorted(bit for bit in bits_ if bit.axis == axis) for axis in "rc")
     names = {bit: bit._replace(number=i) for bits in own for i, bit in enumerate(bits)}
-    return Layout(
-        tuple(names.get(bit, bit) for bit in layout.lane), tuple(names.get(bit, bit) for bit in layout.element)
-    )
+    return Layout(tuple(names.get(b, b) for b in layout.lane), tuple(names.get(b, b) for b in layout.element))
 
 
 WIDEST = 16

@@ -120,9 +120,7 @@ class GradientMatch:
         expected = {"dV": None, "dK": self.softmax.q, "dQ": self.softmax.k}[self.name]
         if expected is not None and self.factor != expected:
             decline(f"what dS is multiplied with is not the {'Q' if self.name == 'dK' else 'K'} of its scores")
-        shapes = (
-            dict(zip(at, memory_of(value).get_shape(), strict=True)) for value, at in (self.softmax.q, self.result)
-        )
+        shapes = (dict(zip(at, memory_of(v).get_shape(), strict=True)) for v, at in (self.softmax.q, self.result))
         widest = max(shape.get(name, 0) for shape in shapes for name in (DEPTH, COLUMN))
         if widest > MAX_COLUMNS:
             decline(f"heads have up to {MAX_COLUMNS} columns, got {widest}")

@@ -311,9 +311,7 @@ def _is_read_as_well(element: ElementExpression, memory: SSAValue) -> bool:
     """Whether computing an element again takes no more bits of memory than reading it: no reduction, and loads for each
     element that are no wider together, of no rows that a table says."""
     loads = [load for load in element.leaves("load") if len(load.place) == len(shape_of(memory))]
-    kinds = [
-        element_row(element_type(value)) for value in (memory, *(load.value for load in loads)) if value is not None
-    ]
+    kinds = [element_row(element_type(v)) for v in (memory, *(load.value for load in loads)) if v is not None]
     stored, *read = [0 if kind is None else kind.bits for kind in kinds]
     return not (element.leaves("reduce") or any(load.operands for load in loads)) and sum(read) <= stored
 

@@ -275,9 +275,7 @@ class TiledShape:
     def __init__(self, op: PackOp | UnPackOp) -> None:
         if min(*op.plain.get_shape(), *op.tiled.get_shape(), *op.tiles.values()) < 0:
             fail(op, f"{op.name} of dynamic sizes is not lowered; known sizes are")
-        self.extents = [
-            -(-size // op.tiles.get(d, 1)) * op.tiles.get(d, 1) for d, size in enumerate(op.plain.get_shape())
-        ]
+        self.extents = [-(-n // op.tiles.get(d, 1)) * op.tiles.get(d, 1) for d, n in enumerate(op.plain.get_shape())]
         parts = [[size // op.tiles[d], op.tiles[d]] if d in op.tiles else [size] for d, size in enumerate(self.extents)]
         self.shape = [size for part in parts for size in part]
         self.groups = numbered(parts)

@@ -215,9 +215,7 @@ def _expanded(movement: Movement, op: Reshape) -> Split | None:
 def _collapsed(movement: Movement, op: Reshape) -> Split | None:
     """The shape of the source after a collapse of the result; None if merged dimensions are not contiguous there."""
     shape, group_of = shape_of(op.operands[0]), {d: n for n, group in enumerate(groups_of(op)) for d in group}
-    lying = [
-        (place, d) for d, place in enumerate(movement.along) if place != FIXED and shape_of(movement.source)[d] != 1
-    ]
+    lying = [(at, d) for d, at in enumerate(movement.along) if at != FIXED and shape_of(movement.source)[d] != 1]
     runs = [(group, [*members]) for group, members in groupby(lying, lambda each: group_of[each[0]])]
     if len({group for group, _ in runs}) != len(runs):
         return None

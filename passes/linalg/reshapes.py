@@ -223,9 +223,7 @@ def _body(op: GenericOp, left: Sequence[int]) -> Region:
 def _on(map_: AffineMap, left: Sequence[int], kept: Sequence[int]) -> AffineMap:
     """The results `kept` of a map, on the loops `left`. The other loops are 0."""
     zero = AffineConstantExpr(0)
-    every: list[AffineExpr] = [
-        AffineDimExpr(left.index(loop)) if loop in left else zero for loop in range(map_.num_dims)
-    ]
+    every: list[AffineExpr] = [AffineDimExpr(left.index(d)) if d in left else zero for d in range(map_.num_dims)]
     results = tuple(map_.results[d] for d in kept)
     return AffineMap(map_.num_dims, 0, results).replace_dims_and_symbols(every, [], len(left), 0)
 

@@ -366,9 +366,7 @@ def _with_sums(rows: RowsOp, op: RowsOp, across: Sequence[ReduceOp]) -> tuple[Ro
         parts = count
     inner, own, yielded = dict[SSAValue, SSAValue](), dict[SSAValue, SSAValue](), all_yielded(rows.body)
     first = _computed(rows, computed_from(yielded), inner, block)
-    same = {
-        (value, map_): each for value, map_, each in zip(rows.inputs, rows.maps, rows.body.block.args, strict=False)
-    }
+    same = {(v, map_): each for v, map_, each in zip(rows.inputs, rows.maps, rows.body.block.args, strict=False)}
     for argument, value in zip(op.body.block.args, op.inputs, strict=True):
         if value in rows.outputs:
             own[argument] = inner[yielded[rows.outputs.index(value)]]

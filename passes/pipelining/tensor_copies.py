@@ -220,9 +220,7 @@ class TensorCopy(NamedTuple):
                 where, offsets = pixels(index, self.images, where)
             to = index.values([stage, index.add(down, first), index.add(along, second)])
             mask = None if self.share is None else self.share.mask
-            copy = TensorLoadOp(
-                *(self.map, index.values(where), index.values(offsets), tile, to, ring.value, stage, mask)
-            )
+            copy = TensorLoadOp(self.map, index.values(where), index.values(offsets), tile, to, ring.value, stage, mask)
             index.insert(copy)
 
 

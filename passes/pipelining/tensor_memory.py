@@ -208,9 +208,7 @@ class _Sums(TensorProducts):
         fits = BUFFERS * self.count * self.columns + taken <= ALLOCATIONS[-1]
         self.buffers = BUFFERS if self.tiles is not None and fits else 1
         self.sums = self.allocated(self.kind.element_type, self.buffers * self.count, self.rows, self.columns)
-        self.side_operands = {
-            tile: self.allocated(memory_of(tile).element_type, *shape) for tile, shape in side_operands
-        }
+        self.side_operands = {tile: self.allocated(memory_of(tile).element_type, *size) for tile, size in side_operands}
         self.ring = Ring(self.start.insert(MakeRingOp(RingType.of(self.buffers), 1, self.ctas * self.warps)).ring)
         self.end_of_kernel.insert(memref.DeallocOp.get(self.sums))
 

@@ -381,9 +381,7 @@ class ForwardScores(ScheduledScores):
     def check(self, schedule: Schedule, target: Target) -> None:
         read, (_, n, _), slices = self.read, schedule.cta, slices_of(schedule)
         if schedule.ctas and read.keys_differ:
-            raise ScheduleError(
-                f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has a CTA of its own"
-            )
+            raise ScheduleError(f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has its own CTA")
         if read.paged and read.page_rows % n:
             raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {read.page_rows}")
         if slices > 1 and self.steps[-1] < slices * MIN_SLICE:

@@ -82,9 +82,7 @@ def _check_blocks(schedule: Schedule, product: Product) -> None:
     (rows, columns, k), (_, _, depth) = product.blocks, schedule.cta
     if not k:
         return
-    within = all(
-        block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
-    )
+    within = all(block in (0, 1) or block % n == 0 for block, n in zip((rows, columns), schedule.warp, strict=True))
     if depth % k or not within or schedule.promote == PLAIN:
         raise ScheduleError(
             f"scales of blocks of {rows}x{k} and {columns}x{k} elements take K tiles of multiples of {k}, warp tiles "

@@ -169,9 +169,7 @@ class CopiedOperands:
             [of[loop] if loop >= 0 else size for loop, size in zip(loops, own, strict=True)]
             for of in (self.sizes, self.rounded)
         )
-        memory_type = MemRefType(
-            kind.element_type, [size if isinstance(size, int) else DYNAMIC_INDEX for size in padded]
-        )
+        memory_type = MemRefType(kind.element_type, [n if isinstance(n, int) else DYNAMIC_INDEX for n in padded])
         unknown = [size for size in padded if not isinstance(size, int)]
         memory = self.index.insert(memref.AllocOp(unknown, [], memory_type)).memref
         part = self._part(memory, memory_type, sizes) if self.rounding.changes(value) else memory

@@ -12,19 +12,7 @@ from contextlib import nullcontext
 from functools import reduce
 
 from xdsl.dialects import arith, math, memref, vector
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    FloatAttr,
-    IntegerAttr,
-    MemRefType,
-    NoneAttr,
-    VectorType,
-    bf16,
-    f16,
-    f32,
-    i1,
-    i32,
-)
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, MemRefType, NoneAttr, VectorType, f32, i1, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -34,7 +22,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant
-from ...dialect.mlir.generic import weighted
+from ...dialect.mlir.generic import HALVES, weighted
 from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
@@ -50,9 +38,6 @@ from .tiling import Outliner, kernel_body
 
 THREADS, WIDEST = 128, 8
 """Threads of a CTA, and elements of 16 bits in their widest access."""
-
-HALVES = (f16, bf16)
-"""Floats whose sums are made in f32."""
 
 BY_VECTORS = (
     arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,

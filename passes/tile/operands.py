@@ -189,9 +189,7 @@ class OperandTiles(Generic[ProductT]):
         operand = product.a if self.role == "a" else product.b
         second = product.second if self.role == "b" else None
         count = 1 if second is None else product.products
-        extents = [
-            own // (count if axis == "n" else 1) for own, axis in zip(self._extents(), self.in_memory, strict=True)
-        ]
+        extents = [n // (count if axis == "n" else 1) for n, axis in zip(self._extents(), self.in_memory, strict=True)]
         inside = bounds_attribute(
             *(
                 own == steps[axis] and (size % extent == 0 or self.tiling.last_start(axis) is not None)

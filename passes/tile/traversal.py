@@ -86,9 +86,7 @@ class TraversedMemory(NamedTuple):
         strides = strides_of(self.kind) or ()
         if self.kind.element_type == i64:
             return None  # of which the low words are read
-        along = [
-            loop for loop, stride in zip(self.loops, strides, strict=True) if stride == 1 + self.pairs and loop >= 0
-        ]
+        along = [loop for loop, step in zip(self.loops, strides, strict=True) if step == 1 + self.pairs and loop >= 0]
         return along[-1] if along else None
 
     def size(self, loop: int | None) -> int:

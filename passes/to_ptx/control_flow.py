@@ -50,9 +50,7 @@ def _of_elements(lowering: KernelLowering, op: Operation) -> None:
 
 def lower_as(lowering: KernelLowering, op: Operation, kind: type[Operation]) -> None:
     """Lowers an operation as another on the same operands."""
-    same = kind.create(
-        operands=op.operands, result_types=[value.type for value in op.results], properties=op.properties
-    )
+    same = kind.create(operands=op.operands, result_types=[r.type for r in op.results], properties=op.properties)
     same.location = op.location
     if (lower := handler_of(same)) is not None:
         lower(lowering, same)

@@ -184,9 +184,7 @@ def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
     (source,), kind = op.operands, op.results[0].type
     words, types = kernel.words(source), types_of(kind)
     if len(words) == len(types):
-        if all(
-            isinstance(word, VirtualRegister) and word.type == type for word, type in zip(words, types, strict=True)
-        ):
+        if all(isinstance(w, VirtualRegister) and w.type == type for w, type in zip(words, types, strict=True)):
             return kernel.give(op, *words)
         made = kernel.fresh(kind)
         for register, word in zip(made, words, strict=True):

@@ -56,6 +56,18 @@ PACKED = {element: 8 // names.bits for element, names in ELEMENT_NAMES.items() i
 """Elements of a byte in the memory of a kernel, of types that numpy keeps one in a byte."""
 
 
+def integer_limits(dtype: DType) -> tuple[int, int] | None:
+    """The smallest and the largest value of an integer type, including those of 4 bits and 1; None for other types."""
+    if dtype.kind == "b":
+        return 0, 1
+    if dtype.kind not in "iu" and dtype not in (DTYPES["i4"], DTYPES["ui4"]):
+        return None
+    import ml_dtypes
+
+    limits = ml_dtypes.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
 @cache
 def element_of(dtype: DType) -> str:
     """The MLIR name of a numpy type; numpy's own name where MLIR has none."""
@@ -460,9 +472,7 @@ def _of_capsule(capsule: object) -> Argument:
         raw, flags = managed.tensor, int(managed.flags)
     rank, itemsize = cast(int, raw.ndim), (raw.bits + 7) // 8
     if raw.code not in _TYPE_CODES or raw.lanes != 1:
-        raise ArgumentError(
-            f"its DLPack element type (code {raw.code}, {raw.bits} bits x {raw.lanes}) is not supported"
-        )
+        raise ArgumentError(f"its DLPack element type (code {raw.code}, {raw.bits} bits x {raw.lanes}) is unsupported")
     return Argument(
         address=(raw.data or 0) + raw.byte_offset,
         shape=tuple(raw.shape[i] for i in range(rank)),

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 Array: TypeAlias = NDArray[Any]
-
+Floats: TypeAlias = NDArray[np.float64]
 
 ArrayFunction: TypeAlias = (
     Callable[[Array], Any]

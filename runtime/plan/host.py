@@ -416,9 +416,7 @@ class _Reading:
             return [Word(self.numbers[value])]
         if not is_memory(value.type):
             if not isinstance(value, BlockArgument):
-                raise HostError(
-                    f"{place_of(op)}gpu.launch_func: expected operand {number} to be memory, or an argument"
-                )
+                raise HostError(f"{place_of(op)}gpu.launch_func: expected operand {number} to be memory or an argument")
             return [value.index]
         memory = self._memory(op, value, f"operand {number}")
         shift = memory_bytes(str(value.type.element_type), memory.view.offset)

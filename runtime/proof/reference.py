@@ -397,9 +397,7 @@ class FieldEvaluation(Evaluation):
         if name in EXTREMES:
             chosen = (rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1))[..., None]
             residues = np.take_along_axis(rows.numbers.residues, chosen[None], axis=-1)[..., 0]
-            exact, shown = (
-                np.take_along_axis(each, chosen, axis=-1)[..., 0] for each in (rows.numbers.exact, rows.shown)
-            )
+            exact, shown = (np.take_along_axis(x, chosen, axis=-1)[..., 0] for x in (rows.numbers.exact, rows.shown))
             return BodyElements(Residues(residues, exact), shown)
         reduced = rows.numbers.at(..., 0)
         for i in range(1, rows.shown.shape[-1]):

@@ -28,7 +28,8 @@ from ...dialect.warp.elements import is_approximate
 from ...passes.diagnostics import place_of
 from ..arguments.arrays import DTYPES, DType
 from ..base.errors import HostError
-from .product import ROUNDINGS, Floats, Reference, distance, rounded
+from ..numerics.floats import Floats
+from .product import ROUNDINGS, Reference, distance, rounded
 
 FLOAT64 = 2.0**-52
 """The relative error of float64 itself, which stands for exact arithmetic here. Rounded to f32 or less, a sum, product,
@@ -162,9 +163,7 @@ def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], 
         if isinstance(op, scf.IfOp):
             values |= _branches(op, values, slack)
         elif op.results and op.results[0] not in values and op.results[0].uses:
-            values[op.results[0]] = _contracted(op, values) or _apply(
-                op, [values[value] for value in op.operands], slack
-            )
+            values[op.results[0]] = _contracted(op, values) or _apply(op, [values[v] for v in op.operands], slack)
     return values[wanted]
 
 

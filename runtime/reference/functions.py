@@ -27,26 +27,14 @@ from ...dialect.warp.operands import OperandForm
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ...passes.linalg.pages import pages_of, rows_of
-from ..arguments.arrays import DTYPES, DType
+from ..arguments.arrays import DTYPES, DType, integer_limits
 from ..arguments.packed import packed_order
 from ..base.errors import HostError
-from ..numerics.floats import Array
+from ..numerics.floats import Array, Floats
 from ..plan.host import elements_of, index_result
 from .elements import OTHERS
 from .nests import elementwise, evaluate_nest, letters
-from .product import (
-    ACCUMULATORS,
-    FLOAT64,
-    FP8,
-    Accumulator,
-    Floats,
-    History,
-    Reference,
-    expanded,
-    integer_limits,
-    product_of,
-    rounded,
-)
+from .product import ACCUMULATORS, FLOAT64, FP8, Accumulator, History, Reference, expanded, product_of, rounded
 
 WITH_BOUNDS = (*OTHERS, "math.round", "math.copysign", "math.atan2")
 """Functions with bounds of their own, which are evaluated before others take their place."""

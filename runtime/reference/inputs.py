@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ..arguments.arrays import DTYPES, DType, element_of
+from ..arguments.arrays import DTYPES, DType, element_of, integer_limits
 from ..arguments.launch_values import Scalar
 from ..arguments.structs import POINTER, Struct, TensorMap
 from ..base.errors import ArgumentError, WarploomError
@@ -17,7 +17,6 @@ from ..base.launch import ELEMENT_NAMES, Parameter, Signature, describe, extents
 from ..kernel.binding import laid_out
 from ..numerics.floats import Array
 from .functions import poison
-from .product import integer_limits
 
 SPELLINGS: Mapping[str, str] = {
     **{element: element for element in ELEMENT_NAMES},

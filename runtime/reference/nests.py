@@ -20,20 +20,10 @@ from xdsl.ir.affine import AffineMap
 from ...dialect.mlir.affine import FIXED, Combination, Nest, NestAccess, is_plain, steps_of, windows
 from ...dialect.mlir.contraction import METADATA
 from ...dialect.mlir.generic import Factor, Weighted, may_scale_sums, weighted
-from ..arguments.arrays import DTYPES, DType
+from ..arguments.arrays import DTYPES, DType, integer_limits
+from ..numerics.floats import Floats
 from .elements import EXACT, Bounded, Slack, bounded, evaluate, operations
-from .product import (
-    ACCUMULATORS,
-    ROUNDINGS,
-    Accumulator,
-    Floats,
-    History,
-    Reference,
-    expanded,
-    integer_limits,
-    product_of,
-    rounded,
-)
+from .product import ACCUMULATORS, ROUNDINGS, Accumulator, History, Reference, expanded, product_of, rounded
 
 Arrays: TypeAlias = Mapping[SSAValue, Reference]
 """The arrays that values stand for."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 from xdsl.ir import Operation
 
 from ...dialect.layouts.layout import LANES
@@ -15,9 +14,8 @@ from ...passes.diagnostics import place_of
 from ..arguments.arrays import DTYPES, DType, element_of
 from ..arguments.packed import sparse_row
 from ..base.errors import HostError
+from ..numerics.floats import Floats
 from ..numerics.sparse import dense_of, metadata_codes
-
-Floats = npt.NDArray[np.float64]
 
 
 def rounded(values: Floats, dtype: DType) -> Floats:
@@ -27,18 +25,6 @@ def rounded(values: Floats, dtype: DType) -> Floats:
         return values - span * np.floor((values - np.iinfo(dtype).min) / span)
     with np.errstate(over="ignore"):
         return values.astype(dtype).astype(np.float64)
-
-
-def integer_limits(dtype: DType) -> tuple[int, int] | None:
-    """The smallest and the largest value of an integer type, including those of 4 bits and 1; None for other types."""
-    if dtype.kind == "b":
-        return 0, 1
-    if dtype.kind not in "iu" and dtype not in (DTYPES["i4"], DTYPES["ui4"]):
-        return None
-    import ml_dtypes
-
-    limits = ml_dtypes.iinfo(dtype)
-    return int(limits.min), int(limits.max)
 
 
 # How a value came about, as far as its bound depends on it; and that bound in words.

@@ -285,7 +285,7 @@ def test_columns_of_a_pair_are_freed_when_both_ctas_have_them() -> None:
     launch = {"grid": 4, "block": 32, "args": [], "device": "interp", "checks": "strict"}
     load_ptx(PAIR).launch("k", **launch)
     alone = re.sub(r"barrier.cluster.arrive.*\n", "", PAIR)
-    said = r"<ptx>:10:\d+: error: tcgen05.dealloc.* frees columns of a pair, and nothing orders it behind .* at line 7"
+    said = r"<ptx>:10:\d+: error: tcgen05.dealloc.* frees columns of a pair; nothing orders it behind .* at line 7"
     with pytest.raises(WarploomError, match=said):
         load_ptx(alone).launch("k", **launch)
     early = alone.replace(

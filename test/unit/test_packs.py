@@ -86,7 +86,7 @@ def test_text_is_read_as_it_is_printed() -> None:
         ("padding_value(%zero : f16) inner", "inner", "expected a padding_value, as tiles do not divide dimension 0"),
         ("padding_value(%zero : f16) inner", "padding_value(%none : f32) inner", "expected a padding_value of f16"),
         ("inner_dims_pos = [0, 1] inner_tiles = [8, 16]", "inner_dims_pos = [0, 0] inner_tiles = [8, 16]",
-         r"expected inner_dims_pos to name dimensions of 0 to 1 once, got \[0, 0\]"),
+         r"expected inner_dims_pos to name dimensions 0 to 1 once, got \[0, 0\]"),
         ("outer_dims_perm = [1, 0]", "outer_dims_perm = [1, 1]", "expected outer_dims_perm to permute 2 dimensions"),
         ("inner_tiles = [8, 16] into %0", "inner_tiles = [4, 16] into %0", "expected tiles of 10x3x4x16 elements, got"),
         ("inner_tiles = [8, 16] into %0", "inner_tiles = [8] into %0", "expected a tile size for each of 2 dimensions"),

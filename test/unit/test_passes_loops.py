@@ -108,7 +108,7 @@ ERRORS = (
     ({"stages": 4, "prefetch": 4}, "prefetch must be 0 to 3 with 4 stages, got 4"),
     ({"stages": 4, "unroll": 6}, "unroll must be a multiple of the 4 stages, got 6"),
     ({"stages": 4, "unroll": 8}, "unroll: turns of 8 K tiles must divide all of them, got 4"),
-    ({"stages": 4, "ctas": 2, "sliced_k": 2}, "ctas must be 0, or more with a single slice, got 2 and 2 slices"),
+    ({"stages": 4, "ctas": 2, "sliced_k": 2}, "ctas must be 0, or more with one slice, got 2 and 2 slices"),
 )
 
 

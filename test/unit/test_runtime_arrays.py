@@ -299,7 +299,7 @@ class Elsewhere(Lender):
     [
         (Failing(np.zeros(1)), "DLPack export failed: strides of a sparse tensor"),
         (NoCapsule(np.zeros(1)), "not a 'dltensor' capsule"),
-        (Lender(np.zeros(1, np.complex64)), "its DLPack element type .code 5, 64 bits x 1. is not supported"),
+        (Lender(np.zeros(1, np.complex64)), "its DLPack element type .code 5, 64 bits x 1. is unsupported"),
         (Elsewhere(np.zeros(1)), "on a device of DLPack type 10, neither host nor CUDA"),
     ],
 )

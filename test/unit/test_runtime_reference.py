@@ -11,13 +11,13 @@ import pytest
 from xdsl.dialects.func import FuncOp
 
 from warploom.passes.universe import make_context, parse_mlir
-from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.arguments.arrays import DTYPES, integer_limits
 from warploom.runtime.base.errors import HostError
 from warploom.runtime.cli.command import main
 from warploom.runtime.numerics.floats import Array
 from warploom.runtime.plan import host
 from warploom.runtime.reference.functions import compare, evaluate, poison
-from warploom.runtime.reference.product import ACCUMULATORS, integer_limits
+from warploom.runtime.reference.product import ACCUMULATORS
 
 M, N, K = 5, 7, 9
 

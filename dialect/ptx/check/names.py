@@ -98,9 +98,7 @@ class Names:
         )
         if function and function.entry:
             words = {directive.split()[0] for directive in function.directives}
-            lacking = {
-                name: f"needs {needed} at its kernel" for name, needed in ALLOTTED.items() if needed not in words
-            }
+            lacking = {name: f"needs {need} at its kernel" for name, need in ALLOTTED.items() if need not in words}
             inner.unavailable = {**lacking, **self.unavailable}
         for parameter in (*function.parameters, *function.returns) if function else ():
             if parameter.space == "reg":

@@ -164,9 +164,7 @@ def _fits(ctx: Context, frame: Frame, call: CallParts) -> bool:
     pairs = [(frame.parameters, call.arguments), (frame.results, call.results)]
     if any(len(formals) != len(operands) for formals, operands in pairs):
         return False
-    return all(
-        _size(ctx, o) in (0, f.size) for formals, operands in pairs for f, o in zip(formals, operands, strict=True)
-    )
+    return all(_size(ctx, o) in (0, f.size) for pair in pairs for f, o in zip(*pair, strict=True))
 
 
 def _size(ctx: Context, operand: Operand) -> int:

@@ -116,9 +116,7 @@ def _vprintf(state: State, sel: Selection, values: Sequence[Array]) -> Array:
         pieces = parse(_text(state, int(address), int(lanes[chosen[0]])))
         fields = list(arguments(pieces))
         counts[chosen] = len(fields)
-        columns = [
-            _column(state, places[chosen] + np.uint64(at), size, kind, lanes[chosen]) for at, size, kind in fields
-        ]
+        columns = [_column(state, places[chosen] + np.uint64(at), n, kind, lanes[chosen]) for at, n, kind in fields]
         for i, thread in enumerate(lanes[chosen].tolist()):
             warp = thread % state.warps
             cta, inner = divmod(warp, state.geometry.warps_per_cta)

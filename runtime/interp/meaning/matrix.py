@@ -46,9 +46,7 @@ class ElementOrder(NamedTuple):
 def order_of(layout: Layout, transpose: bool = False, step: int = 1) -> ElementOrder:
     """The order of a fragment; with `transpose` that of the matrix is column by column. Of every `step` elements, which
     follow each other along the first axis, the first stands for all."""
-    places = [
-        [layout.coordinates(thread, e) for thread in range(layout.threads)] for e in range(0, layout.elements, step)
-    ]
+    places = [[layout.coordinates(t, e) for t in range(layout.threads)] for e in range(0, layout.elements, step)]
     q, r, c = (np.array([[p[axis] for p in element] for element in places]) for axis in "qrc")
     if transpose:
         r, c = c, r

@@ -90,9 +90,7 @@ class Exchanges:
     def __init__(self, code: Sequence[Decoded]) -> None:
         self._used = [(*d.reads, *(() if d.guard is None else (d.guard,))) for d in code]
         self._written = [d.writes for d in code]
-        self._exchanging = {
-            pc for pc, d in enumerate(code) if d.row.root in _COLLECTIVE or d.traits.name in MULTIPLYING
-        }
+        self._exchanging = {i for i, d in enumerate(code) if d.row.root in _COLLECTIVE or d.traits.name in MULTIPLYING}
         self._between: dict[tuple[int, int], frozenset[int]] = {}
 
     def between(self, read: int, write: int) -> frozenset[int]:

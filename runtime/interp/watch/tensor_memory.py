@@ -116,9 +116,7 @@ class TensorAccesses(SharedCheck):
             granted = self.requests[other][: len(self.requests[other]) - waiting]
             if granted and clocks.seen[warp, granted[-1][1] % clocks.each] < granted[-1][2]:
                 line = self.line(granted[-1][0])
-                text = (
-                    f"frees columns of a pair, and nothing orders it behind the other CTA's allocation at line {line}"
-                )
+                text = f"frees columns of a pair; nothing orders it behind the other CTA's allocation at line {line}"
                 self.report(pc, text, warp, about=("pair", line))
 
     # Accesses
