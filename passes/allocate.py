@@ -14,15 +14,7 @@ from xdsl.rewriter import Rewriter
 
 from ..dialect.mlir.gpu import LaunchFuncOp
 from ..dialect.schedule import SHARED_ALIGNMENT
-from ..dialect.warp.attributes import (
-    BYTE,
-    SHARED_SPACE,
-    TENSOR_SPACE,
-    element_row,
-    in_place_of,
-    memory_of,
-    memory_space,
-)
+from ..dialect.warp.attributes import BYTE, TENSOR_SPACE, element_row, in_place_of, is_shared, memory_of, memory_space
 from ..dialect.warp.cta import MakeRingOp
 from ..dialect.warp.memory import StoreOp
 from ..dialect.warp.synchronisation import BARRIER_BYTES, MakeBarriersOp
@@ -74,7 +66,7 @@ def needed(op: Operation) -> tuple[int, int] | None:
         return op.barriers.type.count.data * BARRIER_BYTES, BARRIER_BYTES
     if isinstance(op, memref.AllocOp) and memory_space(op.memref.type) == TENSOR_SPACE:
         return ADDRESS_BYTES, ADDRESS_BYTES  # to which `tcgen05.alloc` writes where tensor memory begins
-    if not isinstance(op, memref.AllocOp) or memory_space(op.memref.type) != SHARED_SPACE:
+    if not isinstance(op, memref.AllocOp) or not is_shared(op.memref.type):
         return None
     element, shape = element_row(op.memref.type.element_type), op.memref.type.get_shape()
     if element is None or min(shape, default=1) <= 0:

@@ -306,4 +306,4 @@ class SetTargetPass(ModulePass):
             raise PassFailedException(str(e)) from None
         if declared not in (None, asked):
             remark(op, self.name, f"the module says {declared}; it is compiled for {asked}, which was asked for")
-        TargetAttr(asked).set_on(op)
+        op.attributes[TargetAttr.name] = TargetAttr(asked)

@@ -64,7 +64,7 @@ def lowered(target: Target, arguments: Sequence[MemRefType], build: Build) -> Pt
     kernels = gpu.ModuleOp(SymbolRefAttr("kernels"), Region(Block([kernel])))
     kernels.properties["sym_name"] = StringAttr("kernels")
     module = ModuleOp([kernels])
-    TargetAttr(target).set_on(module)
+    module.attributes[TargetAttr.name] = TargetAttr(target)
     module.verify()
     ConvertWarpToPtxPass().apply(make_context(), module)
     module.verify()

@@ -24,7 +24,6 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefLayoutAttr,
     MemRefType,
-    ModuleOp,
     NoneAttr,
     Signedness,
     StridedLayoutAttr,
@@ -126,6 +125,11 @@ def memory_space(memory: Memory) -> int:
     if isinstance(space, IntegerAttr):
         return space.value.data
     return 0 if isinstance(space, NoneAttr) else SPACES.get(str(space), 0)
+
+
+def is_shared(memory: Memory) -> bool:
+    """Whether memory is that of a CTA."""
+    return memory_space(memory) == SHARED_SPACE
 
 
 @lru_cache
@@ -387,9 +391,6 @@ class TargetAttr(Shown[Target]):
                 return target(name)
             except UnknownTargetError as e:
                 parser.raise_error(str(e), position)
-
-    def set_on(self, module: ModuleOp) -> None:
-        module.attributes[self.name] = self
 
 
 def in_place_of(op: Operation, made: OpT) -> OpT:

@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES, Layout, column, permuted, row
 from ..mlir.words import irdl_op_definition
-from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
+from .attributes import BYTE, FragmentType, Memory, element_row, fragment_of, is_shared, memory_of
 from .op_shapes import WarpOp
 from .stored import StoredIntegers
 
@@ -288,7 +288,7 @@ def _verify_scratch(source: FragmentType, result: FragmentType, scratch: Memory)
         )
     shape, element = scratch.get_shape(), element_row(scratch.element_type)
     needed = max(BANKS, (math.prod(source.shape) * source.bits // BYTE) >> len(before.warp))
-    is_scratch = memory_space(scratch) == SHARED_SPACE and len(shape) == 2 and element is not None
+    is_scratch = is_shared(scratch) and len(shape) == 2 and element is not None
     row_bytes = shape[-1] * element.bits // BYTE if is_scratch and element is not None else 0
     if row_bytes < needed or row_bytes % BANKS:
         raise VerifyException(

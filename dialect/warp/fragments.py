@@ -30,8 +30,8 @@ from .attributes import (
     element_row,
     float_type,
     fragment_of,
+    is_shared,
     known_element,
-    memory_space,
 )
 from .op_shapes import WarpOp, in_memory, verify_element
 
@@ -246,7 +246,7 @@ def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:
     element = element_row(memory.element_type)
     if element is None or element.bits != WORD or memory.get_shape()[-1] < LANES:
         raise VerifyException(f"expected memory of 32-bit words, {LANES} in a row, got {memory}")
-    if memory_space(memory) != SHARED_SPACE:
+    if not is_shared(memory):
         raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
     if any(bit.axis != "r" for bit in fragment.layout.data.warp):
         raise VerifyException(f"expected metadata of 16 rows for each warp, got {fragment}")
@@ -454,7 +454,7 @@ def _verify_memory(what: str, memory: Memory, fragment: FragmentType) -> None:
         raise VerifyException(
             f"expected memory of bytes for {fragment.element.name} in bytes, got {memory.element_type}"
         )
-    if memory_space(memory) != SHARED_SPACE:
+    if not is_shared(memory):
         raise VerifyException(f"{what} shared memory (memory space {SHARED_SPACE}), got {memory}")
 
 

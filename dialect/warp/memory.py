@@ -37,6 +37,7 @@ from .attributes import (
     Memory,
     element_row,
     fragment_of,
+    is_shared,
     memory_of,
     memory_space,
 )
@@ -62,7 +63,7 @@ def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
     """Checks that shared memory holds the scales of a fragment, of which each lane reads one word for each base
     tile."""
     verify_one_warp("scales", fragment)
-    if memory_space(memory) != SHARED_SPACE:
+    if not is_shared(memory):
         raise VerifyException(f"expected scales in shared memory (memory space {SHARED_SPACE}), got {memory}")
     along_k = fragment.tiles[any(bit.axis == "r" for bit in fragment.layout.data.lane)]
     if fragment.tile_registers != 1 or along_k != 1:
@@ -197,7 +198,7 @@ class LoadOp(_FragmentAccess):
             raise VerifyException("padded is of metadata, whose registers lie in the order tiles")
 
     def _verify_vector(self, along: str, memory: Memory, fragment: FragmentType) -> None:
-        rank, of_tile = memory.get_num_dims(), memory_space(memory) == SHARED_SPACE
+        rank, of_tile = memory.get_num_dims(), is_shared(memory)
         repeats = rank == 2 and (strides_of(memory) or (None,))[0] == 0
         if not (rank in (2, 3) if of_tile else (rank == 1 or repeats) and self.swapped is None):
             raise VerifyException(f"expected memory of rank 1, or a tile of rank 2 in shared memory, got {memory}")
@@ -212,7 +213,7 @@ class LoadOp(_FragmentAccess):
 
     def _verify_elements(self, memory: Memory, fragment: FragmentType) -> None:
         verify_element(memory, fragment)
-        if memory_space(memory) != SHARED_SPACE:
+        if not is_shared(memory):
             if self.swapped is not None:
                 raise VerifyException(f"expected the transpose of a fragment in shared memory, got {memory}")
             return
@@ -276,12 +277,12 @@ class StoreOp(_FragmentAccess):
         verify_indices("the memref", memory, self.indices)
         bounds(self.in_bounds)
         plain = self.matrices is None and self.in_bounds is None
-        if (self.cta or self.barriers) is not None and not (plain and memory_space(memory) == SHARED_SPACE):
+        if (self.cta or self.barriers) is not None and not (plain and is_shared(memory)):
             raise VerifyException(f"another CTA's memory is shared, and each lane writes its elements; got {memory}")
         fragment = fragment_of(self.fragment)
         if self.barriers is not None and (self.cta is not None or fragment.shape != (1, 1)):
             raise VerifyException(f"one element is sent to all CTAs, and counted there; got {fragment}")
-        if self.within is not None and (self.order or self.matrices or memory_space(memory) == SHARED_SPACE):
+        if self.within is not None and (self.order or self.matrices or is_shared(memory)):
             raise VerifyException(f"elements are stored within the columns of a matrix in global memory; got {memory}")
         if swapped and self.matrices is None:
             raise VerifyException("expected matrices where memory gets the transpose of a fragment")
@@ -302,7 +303,7 @@ def fills_shared(op: Operation) -> bool:
     return isinstance(op, scf.IfOp) and all(
         is_pure(one)
         or isinstance(one, FenceOp | scf.YieldOp)
-        or (isinstance(one, StoreOp) and memory_space(memory_of(one.memory)) == SHARED_SPACE)
+        or (isinstance(one, StoreOp) and is_shared(memory_of(one.memory)))
         for one in op.true_region.block.ops
     )
 
@@ -389,7 +390,7 @@ class CopyOp(WarpOp):
             got = f"{span} from number {number}" if span > 1 else f"number {number}"
             raise VerifyException(f"expected a part of the {what} of {destination}, got {got} of {parts}")
         verify_indices("the source", source, self.indices)
-        wanted = TENSOR_SPACE if memory_space(source) == SHARED_SPACE else SHARED_SPACE
+        wanted = TENSOR_SPACE if is_shared(source) else SHARED_SPACE
         if memory_space(destination) != wanted:
             what = "tensor memory" if wanted == TENSOR_SPACE else "shared memory"
             raise VerifyException(f"expected a destination in {what} (space {wanted}), got {destination}")

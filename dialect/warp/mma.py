@@ -45,7 +45,7 @@ from ..isa.form import ELEMENT_TYPES, ProductForm, Shape, having
 from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
 from ..mlir.words import irdl_op_definition
-from .attributes import BYTE, SCALES, SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space, type_of_element
+from .attributes import BYTE, SCALES, FragmentType, fragment_of, is_shared, memory_of, type_of_element
 from .matmul import FACTOR, FactorsOp
 from .op_shapes import BareWord, FieldValue, TypeOfOptional, WarpOp, element_of, verify_target
 
@@ -421,7 +421,7 @@ class TileMmaOp(FactorsOp):
         for number, tile in enumerate(self.factors):
             if isinstance(tile.type, FragmentType):
                 self._verify_register_operand(tile.type)
-            elif memory_space(memory_of(tile)) != SHARED_SPACE or len(_shape(tile)) != 2:
+            elif not is_shared(memory_of(tile)) or len(_shape(tile)) != 2:
                 name = ("A", "B", "what is read beside A and B")[min(number, 2)]
                 raise VerifyException(f"expected {name} to be a tile in shared memory, got {tile.type}")
         for name, multiplied, tile in zip("AB", self.multiplied, self.matrices, strict=True):

@@ -10,7 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
-from .attributes import SHARED_SPACE, memory_of, memory_space, target_of
+from .attributes import is_shared, memory_of, target_of
 from .op_shapes import CountedType, WarpOp
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
@@ -355,7 +355,7 @@ class ArriveLastOp(WarpOp):
     def verify_(self) -> None:
         counters = memory_of(self.counters)
         shape = counters.get_shape()
-        if memory_space(counters) == SHARED_SPACE or len(shape) != 1 or min(shape) < 1:
+        if is_shared(counters) or len(shape) != 1 or min(shape) < 1:
             raise VerifyException(f"expected counters in global memory, of 1 known dimension, got {counters}")
         if counters.element_type != i32:
             raise VerifyException(f"expected counters of i32, got {counters}")

@@ -39,7 +39,7 @@ from ..isa.form import ElementType
 from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MAX_RANK, Element, PixelBox, TensorMapError, TensorMapFields
 from ..isa.wgmma import UNIT
 from ..mlir.words import irdl_op_definition
-from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, memory_of, memory_space
+from .attributes import BYTE, FragmentType, Memory, element_row, is_shared, memory_of
 from .cta import RingType
 from .op_shapes import WarpOp, bounds, same_words, verify_element, verify_indices
 from .synchronisation import BarriersType
@@ -445,5 +445,5 @@ class PrefetchOp(WarpOp):
             verify_indices("the memref", memory, self.indices)
             verify_element(memory, self.fragment)
             bounds(self.in_bounds)
-            if memory_space(memory) == SHARED_SPACE:
+            if is_shared(memory):
                 raise VerifyException(f"expected global memory, got {memory}")

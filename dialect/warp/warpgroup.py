@@ -32,8 +32,8 @@ from .attributes import (
     element_row,
     fragment_of,
     is_row_by_row,
+    is_shared,
     memory_of,
-    memory_space,
 )
 from .mma import verify_metadata
 from .op_shapes import WarpOp, element_of, verify_indices
@@ -141,7 +141,7 @@ def verify_tile(
     VerifyException for another memory space, elements that share a byte unless they may (`shared_bytes`), or a layout
     that no descriptor expresses, nor, if it is `copied`, a box."""
     verify_indices(what, memory, indices)
-    if memory_space(memory) != SHARED_SPACE or memory.get_num_dims() not in (2, 3):
+    if not is_shared(memory) or memory.get_num_dims() not in (2, 3):
         raise VerifyException(f"expected {what} to be a tile in shared memory (space {SHARED_SPACE}), got {memory}")
     element = element_row(memory.element_type)
     if element is None or (element.memory_bits < UNIT // 2 and not shared_bytes):

@@ -18,15 +18,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.wgmma import WARPGROUP_SM, WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp
-from ...dialect.warp.attributes import (
-    SHARED_SPACE,
-    ScheduleAttr,
-    enclosing,
-    in_pairs,
-    memory_of,
-    memory_space,
-    target_of,
-)
+from ...dialect.warp.attributes import ScheduleAttr, enclosing, in_pairs, is_shared, memory_of, target_of
 from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, MakeRingOp, PipelineOp, RingType
 from ...dialect.warp.memory import CopyOp, LoadOp, fills_shared
 from ...dialect.warp.mma import MmaOp
@@ -74,7 +66,7 @@ def decline(op: Operation, reason: str) -> NoReturn:
 
 def is_load(op: Operation) -> TypeGuard[LoadOp]:
     """Whether an operation reads a fragment from a tile in shared memory, and can from one of several stages."""
-    return isinstance(op, LoadOp) and (op.along is None or memory_space(memory_of(op.memory)) == SHARED_SPACE)
+    return isinstance(op, LoadOp) and (op.along is None or is_shared(memory_of(op.memory)))
 
 
 class LoopStep(NamedTuple):

@@ -14,7 +14,7 @@ from xdsl.rewriter import Rewriter
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import ClusterBlockIdOp, SubgroupIdOp, Z
-from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
+from ...dialect.warp.attributes import fragment_of, is_shared, memory_of
 from ...dialect.warp.cta import READ, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.fragments import SubfragmentOp
 from ...dialect.warp.memory import LoadOp
@@ -257,7 +257,7 @@ def _is_early(load: LoadOp, after: Sequence[Operation], loop: scf.ForOp) -> bool
     needed = dependences(load, after)
     movable = all(one is load or is_pure(one) for one in needed)
     late = any(operand.owner is loop for one in needed for operand in one.operands)
-    return movable and not late and memory_space(memory_of(load.memory)) != SHARED_SPACE
+    return movable and not late and not is_shared(memory_of(load.memory))
 
 
 def _arrives(op: Operation) -> bool:

@@ -19,14 +19,13 @@ from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import SubgroupIdOp
 from ...dialect.warp.attributes import (
     BYTE,
-    SHARED_SPACE,
     Memory,
     SwizzleAttr,
     element_row,
     fragment_of,
     is_row_by_row,
+    is_shared,
     memory_of,
-    memory_space,
 )
 from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT
 from ...dialect.warp.fragments import MatrixMove, SubfragmentOp, matrices, unit
@@ -359,7 +358,7 @@ def loads_behind(loop: scf.ForOp) -> list[list[LoadOp]]:
     loads: dict[SSAValue, list[LoadOp]] = {}
     op: Operation | None = loop.next_op
     while op is not None:
-        if isinstance(op, LoadOp) and op.along is None and memory_space(memory_of(op.memory)) != SHARED_SPACE:
+        if isinstance(op, LoadOp) and op.along is None and not is_shared(memory_of(op.memory)):
             loads.setdefault(op.memory, []).append(op)
         op = op.next_op
     return list(loads.values())

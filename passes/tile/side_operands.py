@@ -12,15 +12,7 @@ from ...dialect.isa.form import THREAD_BITS
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES, Layout
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK, SCALES_BLOCK
-from ...dialect.warp.attributes import (
-    SHARED_SPACE,
-    WORD_PANEL,
-    FragmentType,
-    SwizzleAttr,
-    memory_of,
-    memory_space,
-    type_of_element,
-)
+from ...dialect.warp.attributes import WORD_PANEL, FragmentType, SwizzleAttr, is_shared, memory_of, type_of_element
 from ...dialect.warp.elements import element_type
 from ...dialect.warp.memory import CopyOp, LoadOp
 from ...dialect.warp.mma import GroupScales, TileMmaOp, metadata_type
@@ -238,7 +230,7 @@ def group_scales(
             group = index.minimum(group, count - 1)  # behind the end of k, or of a part, where all products are zero
     kind = kind.with_element(element_type(groups.scales))
     line, start = index.value(group), index.value(index.add(index.folded(groups.n), warp["n"]))
-    if memory_space(memory_of(groups.scales)) == SHARED_SPACE:
+    if is_shared(memory_of(groups.scales)):
         where = [start, line] if swapped else [line, start]
         return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along=along)).fragment
     view = groups.scales.owner
@@ -253,4 +245,4 @@ def shape_of_scales(op: TileMmaOp, groups: GroupScales) -> tuple[int, int]:
     """Groups and columns of scales; in shared memory they lie as B does."""
     scales, as_b = memory_of(groups.scales), op.transposed_b is not None
     first, last = scales.get_shape()
-    return (last, first) if as_b and memory_space(scales) == SHARED_SPACE else (first, last)
+    return (last, first) if as_b and is_shared(scales) else (first, last)

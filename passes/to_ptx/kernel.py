@@ -45,7 +45,7 @@ from ...dialect.warp.attributes import (
     FragmentType,
     ScheduleAttr,
     is_memory,
-    memory_space,
+    is_shared,
     target_of,
 )
 from ...dialect.warp.cta import MakeRingOp
@@ -194,7 +194,7 @@ class KernelLowering:
 
     def named_memory(self, op: Operation, value: SSAValue, name: str) -> None:
         """Declares shared memory under a name of the module and binds a value to it."""
-        if not is_memory(value.type) or memory_space(value.type) != SHARED_SPACE:
+        if not is_memory(value.type) or not is_shared(value.type):
             fail(op, f"expected memory of the CTA, in space {SHARED_SPACE}, got {value.type}")
         self.memories[value], self.variables[name] = static_shared(op, self.emitter, name, value.type)
 

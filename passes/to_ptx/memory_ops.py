@@ -16,13 +16,13 @@ from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.warp.attributes import (
     BYTE,
-    SHARED_SPACE,
     TENSOR_SPACE,
     FragmentType,
     SwizzleAttr,
     element_row,
     fragment_of,
     is_row_by_row,
+    is_shared,
     memory_of,
     memory_space,
 )
@@ -54,7 +54,7 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
         return allocate(lowering, op)
     element = element_row(kind.element_type)
     shape = kind.get_shape()
-    if memory_space(kind) != SHARED_SPACE or element is None or len(shape) not in (2, 3) or min(shape) <= 0:
+    if not is_shared(kind) or element is None or len(shape) not in (2, 3) or min(shape) <= 0:
         fail(op, f"expected a shared-memory tile of 2 dimensions, or 3 with stages, got {kind}")
     *stages, rows, columns = shape
     size, packed = max(1, element.memory_bits // 8), max(1, 8 // element.memory_bits)
@@ -77,7 +77,7 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
         from .tensor_memory import load
 
         return load(lowering, op, kind)
-    if memory_space(memory_of(op.memory)) == SHARED_SPACE:
+    if is_shared(memory_of(op.memory)):
         return _load_shared(lowering, op, kind)
     matrix = lowering.matrix(op, op.memory, bits=kind.bits == PACKED_BITS, steps=True)
     row, column = (0, *lowering.indices(op.indices))[-2:]
@@ -414,7 +414,7 @@ def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentTy
         return _by_lines(lowering, op, kind)
     s, (row, column), each = lowering.scalars, lowering.indices(op.indices), together(kind)
     lane_bytes, space = each * register_bytes(kind), "global"
-    if memory_space(memory_of(op.memory)) == SHARED_SPACE:
+    if is_shared(memory_of(op.memory)):
         tile, space = lowering.tile(op, op.memory), "shared"
         start = s.multiply(row, tile.stage_bytes // tile.rows), s.multiply(column, tile.element_bytes)
         first = lowering.addressing.shared_bytes_at(tile.offset, s.sum(*start, s.multiply(lowering.lane, lane_bytes)))
@@ -441,7 +441,7 @@ def _register_accesses(
 ) -> Iterator[tuple[Fragment, str, At]]:
     """The registers of each access, with the space and the address."""
     kind = fragment_of(op.fragment)
-    memory = "shared memory" if memory_space(memory_of(op.memory)) == SHARED_SPACE else memory_name(op.memory)
+    memory = "shared memory" if is_shared(memory_of(op.memory)) else memory_name(op.memory)
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
     moved = "to" if isinstance(op, StoreOp) else "from"
     lowering.emitter.comment(f"{op.name}: registers of {shown} {moved} {memory}")

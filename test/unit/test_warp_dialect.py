@@ -133,9 +133,9 @@ def test_the_target_is_that_of_the_innermost_module() -> None:
     inner = ModuleOp([op])
     outer = ModuleOp([inner])
     assert target_of(op) is None
-    TargetAttr(target("sm_80")).set_on(outer)
+    outer.attributes[TargetAttr.name] = TargetAttr(target("sm_80"))
     assert target_of(op) is target_of(inner) is target("sm_80")
-    TargetAttr(target("sm_90a")).set_on(inner)
+    inner.attributes[TargetAttr.name] = TargetAttr(target("sm_90a"))
     assert target_of(op) is target("sm_90a")
     assert target_of(outer) is target("sm_80")
 
@@ -156,7 +156,7 @@ def test_mma_runs_where_its_row_does(row: Mma, name: str) -> None:
     a, b, c = (test.TestOp(result_types=[fragment(row, role)]) for role in "abc")
     op = MmaOp(row.shape, a.results[0], b.results[0], c.results[0])
     module = ModuleOp([a, b, c, op])
-    TargetAttr(target(name)).set_on(module)
+    module.attributes[TargetAttr.name] = TargetAttr(target(name))
     if row.runs_on(target(name)):
         op.verify()
     else:

@@ -99,7 +99,7 @@ def test_products_are_refused_where_they_do_not_run(row: Mma) -> None:
     op = product_op(row, operands.results)
     module = ModuleOp([operands, op])
     for target in TARGETS.values():
-        TargetAttr(target).set_on(module)
+        module.attributes[TargetAttr.name] = TargetAttr(target)
         if row.runs_on(target):
             op.verify()
         else:
@@ -179,7 +179,7 @@ def test_moves(row: LoadMatrix | StoreMatrix) -> None:
     module = ModuleOp([operands, op])
     op.verify()
     for target in TARGETS.values():
-        TargetAttr(target).set_on(module)
+        module.attributes[TargetAttr.name] = TargetAttr(target)
         if row.runs_on(target):
             op.verify()
         else:
