@@ -14,7 +14,7 @@
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// NUMBERS: error: schedule: schedule option cta: expected 3 numbers, got '(32, 16)'
+// NUMBERS: error: schedule: schedule option cta: expected 3 numbers, got '32x16'
 // DEEP:    error: schedule: a CTA tile is as deep as Q, 32, and a warp's or a warpgroup's tile as wide as a CTA tile; got cta = 32x16x64, warp = 32x16
 // FIELD:   error: schedule: split_k = 2: keys are split among warps that multiply fragments, one tile for each CTA
 // SLICES:  error: schedule: 4 warps that share keys store 16 columns of O or more each

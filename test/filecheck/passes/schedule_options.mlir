@@ -61,7 +61,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // SHAPE: error: schedule: sm_90a has no mma m16n8k32 for f16 x f16 accumulated in f32; it has m16n8k8, m16n8k16
 // TARGET: error: schedule: sm_75 has no mma m16n8k16 for f16 x f16 accumulated in f32; it has m16n8k8
 // SPELLING: error: schedule: schedule option mma: expected a shape such as m16n8k16, got '16x8x16'
-// COUNT: error: schedule: schedule option cta: expected 3 numbers, got '(64, 64)'
+// COUNT: error: schedule: schedule option cta: expected 3 numbers, got '64x64'
 // UNKNOWN: error: pass 'warp-schedule' has no option 'depth'; its options are cta, warp, mma, stages, swizzle, group, accumulate
 // NUMBER: error: pass 'warp-schedule', option stages: expected int, got 'two'
 func.func @f(%a: memref<4096x4096xf16>, %b: memref<4096x4096xf16>, %c: memref<4096x4096xf32>) {
