@@ -335,7 +335,7 @@ ORDERED_CODES = (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
 ANY_CODES = tuple(code for code in range(16) if code & 3 != code >> 2)
 """The nibbles that name two different elements (or pairs): what `mma.sp` takes besides the ordered ones."""
 
-ONE_OF_TWO_CODES = (0b0100, 0b1110)
+PAIR_CODES = (0b0100, 0b1110)
 """9.7.14.6.1, tf32: the nibble of element 0 and that of element 1 of a chunk of two."""
 
 
@@ -363,7 +363,7 @@ class Granularity:
     def codes(self, ordered: bool) -> tuple[int, ...]:
         """The legal nibbles, with or without `::ordered_metadata`."""
         if self.chunk == 2:
-            return ONE_OF_TWO_CODES
+            return PAIR_CODES
         return ORDERED_CODES if ordered else ANY_CODES
 
 

@@ -128,9 +128,7 @@ def family_member(target: Target, name: str) -> bool:
 
 def specific_version(target: Target, only: Specific) -> Version | None:
     """The first PTX version in which the target has a feature of the names `only`; None if it never has it."""
-    versions = [
-        version for name, version in only if target.name == name or (name[-1] == "f" and family_member(target, name))
-    ]
+    versions = [v for name, v in only if target.name == name or (name[-1] == "f" and family_member(target, name))]
     return min(versions, default=None)
 
 

@@ -10,17 +10,7 @@ from typing import ClassVar, NamedTuple, NoReturn
 
 from ..layouts.layout import Layout
 from ..layouts.tensor_memory import metadata, result
-from .form import (
-    BYTE_IDS,
-    FP8,
-    ONE_OF_TWO_CODES,
-    ORDERED_CODES,
-    BlockScale,
-    ElementType,
-    ProductForm,
-    Shape,
-    element_type,
-)
+from .form import BYTE_IDS, FP8, ORDERED_CODES, PAIR_CODES, BlockScale, ElementType, ProductForm, Shape, element_type
 from .mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
 from .row import Bindings, Specific, Target, Version, choice
 from .wgmma import TENSOR_MEMORY, UNIT, DescriptorError, MatrixDescriptor, Place, Wgmma
@@ -224,7 +214,7 @@ class TensorProduct(ProductForm):
     def codes(self) -> tuple[int, ...]:
         """The nibbles of metadata that mean something. 9.7.16.10.8"""
         of_pairs = self.granularity is None or self.granularity.chunk == 2
-        return ONE_OF_TWO_CODES if of_pairs else (*ORDERED_CODES, 0b0110)
+        return PAIR_CODES if of_pairs else (*ORDERED_CODES, 0b0110)
 
     def encode(self) -> int:
         """The instruction descriptor."""

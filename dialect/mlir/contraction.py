@@ -12,15 +12,7 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self, TypeAlias, cast
 
-from xdsl.dialects.builtin import (
-    AffineMapAttr,
-    AnyFloat,
-    ArrayAttr,
-    DictionaryAttr,
-    IntegerType,
-    MemRefType,
-    TensorType,
-)
+from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, ArrayAttr, IntegerType, MemRefType, TensorType
 from xdsl.dialects.linalg import Linalg, abstract_ops, ops
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation, PoolingOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
@@ -214,7 +206,7 @@ class ContractionOp(NamedOperation, ABC):
         attributes = self.attributes if self.cast is None else {"cast": self.cast, **self.attributes}
         if attributes:
             printer.print_string(" ")
-            printer.print_attribute(DictionaryAttr(attributes))
+            printer.print_attr_dict(attributes)
         print_operands(self, printer)
 
 

@@ -299,9 +299,7 @@ class Blocked(ImageProduct):
         before = self.op.epilogue
         if before is None:
             return None
-        placed = [
-            (self._merged(value, loops_of(map_)) if loops_of(map_) else value, map_) for value, map_ in before.placed
-        ]
+        placed = [(self._merged(v, loops_of(map_)) if loops_of(map_) else v, map_) for v, map_ in before.placed]
         if self.is_gradient and any(loops_of(map_) for _, map_ in placed):
             decline("what follows the gradient of a filter of small groups reads memory")
         return self.builder.insert(before.moved(placed, self.op.maps[2].num_dims, 0)).function

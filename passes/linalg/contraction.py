@@ -170,9 +170,7 @@ def read(op: LinalgStructuredOperation) -> Contraction:
     a, b = _repeated(op, [_side(op, factor, maps) for factor in body.factors], c)
     loops = LoopKinds.of(a, b, c)
     windows_of = [isinstance(side.value.owner, WindowOp) for side in (b, a)]
-    convolves = not loops.shared and any(
-        window and len(own) == 1 for window, own in zip(windows_of, loops.own, strict=True)
-    )
+    convolves = not loops.shared and any(w and len(own) == 1 for w, own in zip(windows_of, loops.own, strict=True))
     if not convolves or not multiplies_images(op, a.value, b.value):
         a, b = _joined(op, a, b, c)
         loops = LoopKinds.of(a, b, c)

@@ -95,9 +95,7 @@ def _shuffles(lowering: KernelLowering, step: Shuffles, registers: Fragment) -> 
             continue
         received.append(_shuffle(lowering, sent, turn.source))
     rounds = {(lane, kept): i for i, turn in enumerate(step.rounds) for lane, kept in enumerate(turn.keep)}
-    return [
-        _of_lane(lowering, [received[rounds[lane, number]] for lane in range(LANES)]) for number in range(len(received))
-    ]
+    return [_of_lane(lowering, [received[rounds[lane, n]] for lane in range(LANES)]) for n in range(len(received))]
 
 
 def _shuffle(lowering: KernelLowering, sent: VirtualRegister, source: Sequence[int]) -> VirtualRegister:

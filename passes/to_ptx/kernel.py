@@ -39,15 +39,7 @@ from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.schedule.schedule import MAX_THREADS
-from ...dialect.warp.attributes import (
-    COMPUTES,
-    SHARED_SPACE,
-    FragmentType,
-    ScheduleAttr,
-    is_memory,
-    is_shared,
-    target_of,
-)
+from ...dialect.warp.attributes import COMPUTES, FragmentType, ScheduleAttr, is_memory, is_shared, target_of
 from ...dialect.warp.cta import MakeRingOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MAX_CTAS, MIN_CTAS
@@ -195,7 +187,7 @@ class KernelLowering:
     def named_memory(self, op: Operation, value: SSAValue, name: str) -> None:
         """Declares shared memory under a name of the module and binds a value to it."""
         if not is_memory(value.type) or not is_shared(value.type):
-            fail(op, f"expected memory of the CTA, in space {SHARED_SPACE}, got {value.type}")
+            fail(op, f"expected shared memory, got {value.type}")
         self.memories[value], self.variables[name] = static_shared(op, self.emitter, name, value.type)
 
     def _extents(self) -> tuple[int, ...]:

@@ -44,9 +44,7 @@ def place_of(lowering: KernelLowering, op: Operation, value: SSAValue, indices: 
 def _place_in(lowering: KernelLowering, memory: MemoryArgument, indices: Sequence[IndexValue]) -> tuple[str, At]:
     size, s = memory.element_bits // 8, lowering.scalars
     if memory.space == "shared":
-        along = s.sum(
-            *(s.multiply(i, s.multiply(stride, size)) for i, stride in zip(indices, memory.strides, strict=True))
-        )
+        along = s.sum(*(s.multiply(i, s.multiply(step, size)) for i, step in zip(indices, memory.strides, strict=True)))
         return "shared", lowering.addressing.settle(s.add(memory.base, along), 0)
     base, terms = memory.base, list[tuple[IndexValue, IndexValue]]()
     for index, stride in zip(indices, memory.strides, strict=True):

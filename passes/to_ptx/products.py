@@ -135,9 +135,7 @@ def descriptors(
     encode: Callable[[MatrixDescriptor], int] = MatrixDescriptor.encode,
 ) -> dict[str, VirtualRegister]:
     """The matrix descriptors of operands "a" and "b" in shared memory, as `encode` writes them."""
-    return {
-        role: _descriptor(lowering, op, memory, indices, encode, op.major(role)) for role, memory, indices in op.tiles()
-    }
+    return {role: _descriptor(lowering, op, memory, at, encode, op.major(role)) for role, memory, at in op.tiles()}
 
 
 def _descriptor(

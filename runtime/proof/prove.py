@@ -52,9 +52,7 @@ class KernelLaunch:
 
         def planned(arrays: Sequence[Array]) -> tuple[Plan, Sequence[LaunchValue]]:
             by_name = dict(zip(names, arrays, strict=True))
-            passed = [
-                by_name[arg] if isinstance(arg, str) else arg(by_name) if callable(arg) else arg for arg in self.args
-            ]
+            passed = [by_name[a] if isinstance(a, str) else a(by_name) if callable(a) else a for a in self.args]
             return self.module.planned(self.kernel, self.grid, self.block, passed, self.shared, self.cluster)
 
         return partial(_run, self.module, planned, max_steps)

@@ -186,7 +186,7 @@ MMA = """%a = arith.constant dense<1.0> : vector<4x2xf16>
         (
             "%s = memref.get_global @g : memref<4xf32>",
             "sm_80",
-            "expected memory of the CTA, in space 3, got memref",
+            "expected shared memory, got memref",
         ),
         (
             "%t = gpu.thread_id x\n    %v = vector.load %m[%t] : memref<32xf16>, vector<4xf16>",
