@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
@@ -302,7 +303,7 @@ def signature_of(function: func.FuncOp) -> Signature:
     written = {v.index for v in outputs if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
     products = tuple(product for op in structured if (product := _product(op)) is not None)
-    ties = _ties(structured, _same_sizes(function), parameters)
+    ties = _ties([*_same_sizes(function), *chain.from_iterable(map(_along_loops, structured))], parameters)
     sparse = tuple(metadata for op in structured if (metadata := _metadata(op)) is not None)
     of_results = function.attributes.get(EXTENTS)
     computed = tuple(each.data for each in of_results) if isa(of_results, ArrayAttr[AffineMapAttr]) else ()
@@ -330,9 +331,8 @@ Places = set[tuple[SSAValue, int]]
 """Dimensions of one size."""
 
 
-def _same_sizes(function: func.FuncOp) -> list[Places]:
+def _same_sizes(function: func.FuncOp) -> Iterator[Places]:
     """The dimensions of memory, and of views, whose sizes are said to be those of other memory."""
-    same = list[Places]()
     for op in function.walk():
         match op:
             case memref.AllocOp():
@@ -346,25 +346,26 @@ def _same_sizes(function: func.FuncOp) -> list[Places]:
         unknown = [d for d, size in enumerate(memory_of(op.results[0]).get_shape()) if size < 0]
         for dimension, size in zip(unknown, sizes, strict=False):
             if isinstance(dim := size.owner, memref.DimOp) and (other := constant_value(dim.index)) is not None:
-                same.append({(op.results[0], dimension), (dim.source, other)})
-    return same
+                yield {(op.results[0], dimension), (dim.source, other)}
 
 
-def _ties(
-    ops: Sequence[Structured], same: Sequence[Places], parameters: tuple[Parameter, ...]
-) -> tuple[frozenset[tuple[int, int]], ...]:
-    """The dimensions of arguments that run along one loop, where not all of their extents are known; loops of different
+def _along_loops(op: Structured) -> Collection[Places]:
+    """The dimensions that run along each loop of an operation."""
+    loops: dict[int, Places] = {}
+    for value, along in (*_accesses(op), *_scales(op)):
+        for dimension, loop in enumerate(along):
+            if loop != FIXED:
+                loops.setdefault(loop, set()).add((value, dimension))
+    return loops.values()
+
+
+def _ties(same: Iterable[Places], parameters: tuple[Parameter, ...]) -> tuple[frozenset[tuple[int, int]], ...]:
+    """The dimensions of arguments that are of one size, where not all of their extents are known; loops of different
     operations are one where they go through the same memory."""
     groups = list[Places]()
-    for op in (*same, *ops):
-        loops: dict[int, Places] = {}
-        for value, along in () if isinstance(op, set) else (*_accesses(op), *_scales(op)):
-            for dimension, loop in enumerate(along):
-                if loop != FIXED:
-                    loops.setdefault(loop, set()).add((value, dimension))
-        for places in [op] if isinstance(op, set) else loops.values():
-            apart = [group for group in groups if group.isdisjoint(places)]
-            groups = [*apart, places.union(*(group for group in groups if not group.isdisjoint(places)))]
+    for places in same:
+        apart = [group for group in groups if group.isdisjoint(places)]
+        groups = [*apart, places.union(*(group for group in groups if not group.isdisjoint(places)))]
 
     def unknown(position: int, dimension: int) -> bool:
         shape = parameters[position].shape or ()

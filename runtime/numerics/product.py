@@ -188,17 +188,9 @@ ROWS: tuple[Arithmetic, ...] = (
     # Warpgroups: one block an instruction
     *(
         Arithmetic(
-            90,
-            f"wgmma {name}",
-            FUSED,
-            _H200,
-            sparse,
-            block=block,
-            fraction=fraction,
-            zero_exponent=-133,
-            mantissa=mantissa,
+            90, f"wgmma {name}", FUSED, _H200, sparse, block=block, fraction=bits, zero_exponent=-133, mantissa=kept
         )
-        for name, block, fraction, mantissa in (
+        for name, block, bits, kept in (
             ("f16", 16, 25, 23),
             ("bf16", 16, 25, 23),
             ("tf32", 8, 25, 23),

@@ -60,7 +60,7 @@ class _Box:
 
 
 def _overlaps(how: MatrixDescriptor, units: Array) -> list[str]:
-    """Whether parts of a matrix are the same bytes."""
+    """What is wrong with a matrix of which some parts are the same bytes."""
     offsets = f"its leading byte offset is {how.leading}, its stride byte offset {how.stride}"
     return [] if np.unique(units).size == units.size else [f"parts of the matrix overlap: {offsets}"]
 
