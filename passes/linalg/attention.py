@@ -25,16 +25,7 @@ from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import PagedOp
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns, fold_dimension, op_type_rewrite_pattern, rewrite_pattern
-from .element_expressions import (
-    ROUNDED,
-    ElementExpression,
-    ElementReader,
-    Name,
-    Subscripts,
-    map_of,
-    names_of,
-    read_product,
-)
+from .element_expressions import ROUNDED, ElementExpression, ElementReader, Subscripts, map_of, names_of, read_product
 from .element_regions import function_of
 from .memory_uses import NotFusedError, Replacement, decline, place_in_block
 from .operand import drop_unused, expand, numbered, root
@@ -73,8 +64,7 @@ class AttentionMatch:
             decline("")
         of_p, of_v, of_o = (loops_of(map_) for map_ in product.maps)
         batch = len(of_o) - 2
-        names: dict[int, Name] = {i: i for i in range(batch)}
-        names |= {batch: QUERY, batch + 1: COLUMN, batch + 2: KEY}
+        names = dict(enumerate((*range(batch), QUERY, COLUMN, KEY)))
         p, v = (values.inputs[number] for number in product.inputs)
         self.batch, self.last = batch, values
         shape = memory_of(values.outputs[0]).get_shape()

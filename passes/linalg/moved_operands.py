@@ -26,17 +26,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import (
-    FIXED,
-    Nest,
-    NestAccess,
-    generic,
-    is_constant,
-    is_plain,
-    is_projection,
-    loops_of,
-    map_along,
-)
+from ...dialect.mlir.affine import FIXED, Nest, generic, is_constant, is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import float_value, rewrite_pattern
@@ -409,7 +399,7 @@ def expand_batch(op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
     count = sum(map(len, places))
     maps = [map_along(count, [place for loop in loops_of(map_) for place in places[loop]]) for map_ in nest.maps]
     make = LinalgBuilder(op)
-    inputs = [_split(make, access, sizes) for access in nest.reads]
+    inputs = [_split(make, access.value, access.loops, sizes) for access in nest.reads]
     kind = TensorType(element_type(op.result), [part for loop in nest.writes[0].loops for part in sizes[loop]])
     if kind != op.result.type and min(shape) < 0:
         return
@@ -463,8 +453,8 @@ DECOMPOSED: tuple[RewritePattern, ...] = (fold_reshapes, read_moved, extend_behi
 """In this order, and before `ScaleBehind`: a chain of conversions, transpositions and scales is read at once."""
 
 
-def _split(make: LinalgBuilder, access: NestAccess, sizes: dict[int, list[int]]) -> SSAValue:
+def _split(make: LinalgBuilder, value: SSAValue, loops: Sequence[int], sizes: dict[int, list[int]]) -> SSAValue:
     """A tensor with several dimensions where a loop becomes several."""
-    value, unknown = access.value, make.unknown_sizes(access.value)
-    parts = [sizes.get(loop, [size]) for loop, size in zip(access.loops, shape_of(value), strict=True)]
+    parts = [sizes.get(loop, [size]) for loop, size in zip(loops, shape_of(value), strict=True)]
+    unknown = make.unknown_sizes(value)
     return make.insert(expand(value, numbered(parts), [size for part in parts for size in part], unknown)).result
