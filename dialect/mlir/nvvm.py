@@ -224,9 +224,7 @@ class _Mma(NvvmOp):
             parser.raise_error("expected a type for each of A, B and C", place)
         parser.parse_punctuation("->")
         result = parser.parse_type()
-        operands = [
-            [parser.resolve_operand(value, kind) for value in each] for each, kind in zip(values, kinds, strict=False)
-        ]
+        operands = [[parser.resolve_operand(v, kind) for v in each] for each, kind in zip(values, kinds, strict=False)]
         for each, part in zip(values[len(MATRICES) :], list(cls._parts().values())[len(MATRICES) :], strict=True):
             kinds = [kind for kind in part.values() if kind is not None]
             operands += [[value] for value in parser.resolve_operands(each, kinds, place)]
