@@ -55,9 +55,7 @@ class GradientBuilder:
         self.read = read = AttentionGradient.of(op)
         rows, columns, _ = schedule.cta
         self.scores = Tiling(read.scores, schedule)
-        self.sums = {
-            name: Tiling(product, values_schedule(schedule, padded(product.n))) for name, product in read.sums.items()
-        }
+        self.sums = {name: Tiling(one, values_schedule(schedule, padded(one.n))) for name, one in read.sums.items()}
         self.stays, self.moves = [OperandTiles(self.scores, "a")], [OperandTiles(self.scores, "b")]
         self.slopes: Tiling[Product] | None = None
         if read.slopes is None:

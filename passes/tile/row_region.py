@@ -205,9 +205,7 @@ class RowRegion(NamedTuple):
         """Reductions as one loop along rows. The largest element so far, which another is `below`, is known to all
         lanes, and what they have summed below the one before is scaled."""
         inside = [not below or number > 0 for number in range(len(ops))]
-        parts = [
-            column_of(self.fragment(element_type(op.input)), parts=each) for op, each in zip(ops, inside, strict=True)
-        ]
+        parts = [column_of(self.fragment(element_type(op.input)), parts=e) for op, e in zip(ops, inside, strict=True)]
         kinds = [op.kind.data for op in ops]
         identities = [IDENTITIES[kind] if each else LOWEST for kind, each in zip(kinds, inside, strict=True)]
         starts = [index.insert(ConstantOp.of(*each)).fragment for each in zip(identities, parts, strict=True)]

@@ -98,9 +98,7 @@ def _attributes(function: FuncOp) -> dict[str, Attribute]:
     return attributes
 
 
-_LETTERS = {
-    register_type(type): LETTERS[letter] for type, letter in (("b32", 32), ("b64", 64), ("f32", "f32"), ("f64", "f64"))
-}
+_LETTERS = {register_type(type): LETTERS[n] for type, n in (("b32", 32), ("b64", 64), ("f32", "f32"), ("f64", "f64"))}
 """How inline PTX is told the type of a value."""
 
 

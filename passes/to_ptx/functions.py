@@ -206,9 +206,7 @@ def gelu(i: Instructions, elements: Sequence[Operand], by: str) -> list[VirtualR
         return [_gelu_gradient(i, x) for x in elements]
     exponentials = [_exponential(i, x, ODDS[by]) for x in elements]
     pairs = [_denominator(i, exponentials[n : n + 2]) for n in range(0, len(exponentials), 2)]
-    shares = [
-        share for pair, inverse in zip(pairs, _inverses(i, pairs), strict=True) for share in _shares(i, pair, inverse)
-    ]
+    shares = [s for pair, inverse in zip(pairs, _inverses(i, pairs), strict=True) for s in _shares(i, pair, inverse)]
     return [i.mul(x, share) for x, share in zip(elements, shares, strict=True)]
 
 

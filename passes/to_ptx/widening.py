@@ -163,9 +163,7 @@ class Widening:
         multiplies twice. Both ways are exact."""
         emitter, every = self.emitter, list(dict.fromkeys(exponents))
         factors = {byte: emitter.pure("mad.lo.u32", byte, 0x00800080, 0x3F003F00) for byte in every}
-        results = [
-            emitter.compute("mul.rn.bf16x2", pair, factors[byte]) for pair, byte in zip(pairs, exponents, strict=True)
-        ]
+        results = [emitter.compute("mul.rn.bf16x2", pair, factors[e]) for pair, e in zip(pairs, exponents, strict=True)]
         bits = reduce(lambda some, byte: emitter.pure("or.b32", some, byte), every)
         with emitter.skipping("scaled", unless=emitter.any(emitter.pure("setp.gt.u32", bits, 127))):
             powers = {byte: emitter.compute("mov.b32", [self._power(byte)] * 2) for byte in every}

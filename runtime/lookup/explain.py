@@ -159,9 +159,7 @@ def _instruction(text: str) -> Iterator[str]:
         raise ArgumentError(str(error)) from None
     yield f"instruction descriptor {word:#010x} of {product.opcode}"
     fields = [("shape", str(product.shape))]
-    fields += [
-        (name, _operand(kind.name, product, i)) for i, (name, kind) in enumerate((("A", product.a), ("B", product.b)))
-    ]
+    fields += [(name, _operand(t.name, product, i)) for i, (name, t) in enumerate((("A", product.a), ("B", product.b)))]
     fields.append(("D", product.d.name))
     if product.scale is not None:
         first, second = product.scale_ids

@@ -240,9 +240,7 @@ def _history(nest: Nest, scope: Arrays, own: History) -> History:
 
 def _inputs(nest: Nest, scope: Arrays, sizes: Sequence[int]) -> dict[SSAValue, Bounded]:
     """What a body reads: numbers from outside, elements of operands, and the numbers of loops."""
-    inputs: dict[SSAValue, Bounded] = {
-        value: bounded(reference) for value, reference in scope.items() if reference.value.ndim == 0
-    }
+    inputs: dict[SSAValue, Bounded] = {v: bounded(r) for v, r in scope.items() if r.value.ndim == 0}
     for access in nest.used:
         reference = bounded(scope[access.value])
         both = (along_all(array, access.map, sizes) for array in (reference.value, reference.error))

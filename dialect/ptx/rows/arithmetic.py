@@ -243,9 +243,7 @@ _MIXED_ROWS = (
     ),
 )  # fmt: skip
 
-FLOATING_ROWS = pure(
-    row if row.meaning else replace(row, meaning=f"{row.root}.float") for row in (*_FLOATING_ROWS, *_MIXED_ROWS)
-)
+FLOATING_ROWS = pure(r if r.meaning else replace(r, meaning=f"{r.root}.float") for r in (*_FLOATING_ROWS, *_MIXED_ROWS))
 """The names of what they mean differ from those of the integer instructions with the same first word."""
 
 
