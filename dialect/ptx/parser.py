@@ -158,9 +158,7 @@ class _Parser(DeclarationReader):
                     self.skip_item(start)
         if version == (0, 0) or not targets:
             missing = ".target" if version != (0, 0) else ".version"
-            raise self.error(
-                f"the file has no {missing} directive; PTX begins with .version, .target, .address_size", 0
-            )
+            raise self.error(f"the file has no {missing}; PTX begins with .version, .target, .address_size", 0)
         return Module(version, targets, size, tuple(items), preamble, target_at, version_at)
 
     @staticmethod

@@ -324,11 +324,9 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     )
     end, step = index.values([tiles, index.minimum(tiles, ctas)])
     index.insert(scf.ForOp(tile, end, step, [], body))
-    if (tile_count := constant_value(launch.op.gridSizeX)) is not None and tile_count < ctas:
+    if (count := constant_value(launch.op.gridSizeX)) is not None and count < ctas:
         remark(
-            launch.kernel,
-            PersistPass.name,
-            f"ctas = {ctas}: there are {tile_count} tiles, and as many CTAs are launched",
+            launch.kernel, PersistPass.name, f"ctas = {ctas}: there are {count} tiles, and as many CTAs are launched"
         )
     launch.grid[0] = host.minimum(host.folded(launch.op.gridSizeX), ctas)
     launch.finish()

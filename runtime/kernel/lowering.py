@@ -290,9 +290,7 @@ def signature_of(function: func.FuncOp) -> Signature:
     `warp.matmul`. A function that is already lowered counts as writing every array. Raises HostError for a parameter
     that no numpy array can be, and for a function of several blocks."""
     if len(function.body.blocks) != 1:
-        raise HostError(
-            f"@{function.sym_name.data}: expected a function of one block; scf.for and scf.if replace branches"
-        )
+        raise HostError(f"@{function.sym_name.data}: expected one block; scf.for and scf.if replace branches")
     arguments = function.body.block.args
     parameters = tuple(_parameter(function, argument) for argument in arguments)
     structured = [op for op in function.body.walk() if isinstance(op, LinalgStructuredOperation | MatmulOp)]

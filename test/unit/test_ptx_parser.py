@@ -235,8 +235,8 @@ def test_errors_say_where(body: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file has no .version directive"),
-        (".version 8.0\n", "the file has no .target directive"),
+        ("", "the file has no .version;"),
+        (".version 8.0\n", "the file has no .target;"),
         (".version eight\n", "expected a version such as 8.0, got 'eight'"),
         (HEAD + "hello", "expected a directive, a variable or a function, got 'hello'"),
         (HEAD + ".reg .b32 %r;", "a .reg declaration must stand inside a function"),

@@ -49,7 +49,7 @@ BRANCH = "func.func @f() {\n  cf.br ^end\n^end:\n  return\n}"
         (compile, "", "<mlir>:1:1: error: expected MLIR, got no text"),
         (compile, str(EXAMPLES), f"{EXAMPLES}: Is a directory"),
         (compile, EMPTY_FUNCTION, "@f launches no kernel: there is no product and no elementwise operation in it"),
-        (compile, BRANCH, "@f: expected a function of one block; scf.for and scf.if replace branches"),
+        (compile, BRANCH, "@f: expected one block; scf.for and scf.if replace branches"),
         (load_kernels, 4, "expected MLIR text, the path of a file, or a module of xDSL, got int"),
         (load_kernels, EXAMPLES / "nope.mlir", f"{EXAMPLES}/nope.mlir: No such file or directory"),
         (load_ptx, None, "expected the text or the path of a .ptx file, got NoneType"),

@@ -297,9 +297,7 @@ class _Issued:
         lane, _ = address(self.words["a"])
         halves = self.product.result.extent("h") > 1
         if lane not in ((0, 16) if halves else (0,)):
-            raise FaultError(
-                f"expected D at lane 0{' or 16' if halves else ''} of tensor memory, got lane {lane}", thread
-            )
+            raise FaultError(f"expected D at lane 0{' or 16' if halves else ''} of tensor memory, got {lane}", thread)
         self.places = {role: self._places(role) for role in ("b" if self.instruction.in_memory else "ab")}
         for cta in self.ctas:
             for role, places in self.places.items():
