@@ -289,14 +289,15 @@ def signature_of(function: func.FuncOp) -> Signature:
     """The parameters of `function` and which of them it writes, from its type, its `linalg` operations and its
     `warp.matmul`. A function that is already lowered counts as writing every array. Raises HostError for a parameter
     that no numpy array can be, and for a function of several blocks."""
+    name = function.sym_name.data
     if len(function.body.blocks) != 1:
-        raise HostError(f"@{function.sym_name.data}: expected one block; scf.for and scf.if replace branches")
+        raise HostError(f"@{name}: expected one block; scf.for and scf.if replace branches")
     arguments = function.body.block.args
     parameters = tuple(_parameter(function, argument) for argument in arguments)
     structured = [op for op in function.body.walk() if isinstance(op, LinalgStructuredOperation | MatmulOp)]
     if not structured and UNUSED not in function.attributes:
         everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
-        return Signature(function.sym_name.data, parameters, everything, frozenset())
+        return Signature(name, parameters, everything, frozenset())
     outputs = (root(v) for op in structured for v in ((op.d,) if isinstance(op, MatmulOp) else op.outputs))
     written = {v.index for v in outputs if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
@@ -305,9 +306,7 @@ def signature_of(function: func.FuncOp) -> Signature:
     sparse = tuple(metadata for op in structured if (metadata := _metadata(op)) is not None)
     of_results = function.attributes.get(EXTENTS)
     computed = tuple(each.data for each in of_results) if isa(of_results, ArrayAttr[AffineMapAttr]) else ()
-    return Signature(
-        function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse, computed
-    )
+    return Signature(name, parameters, frozenset(written), frozenset(filled), products, ties, sparse, computed)
 
 
 def _metadata(op: Structured) -> Metadata | None:
