@@ -68,7 +68,11 @@ class TensorMap:
         return borrow(self.array)
 
     def element(self) -> Element:
-        """The element type. Raises ArgumentError if maps have no such one."""
+        """The element type.
+
+        Raises:
+            ArgumentError: if maps have no such element type.
+        """
         name = self.type or self.borrowed().element
         element = next((e for e in ELEMENTS if e.name == name), None) if self.type else map_element(name)
         if element is None:
