@@ -1647,8 +1647,8 @@ def test_work_of_others_is_not_measured(monkeypatch: pytest.MonkeyPatch, others:
     gpu = StandIn(monkeypatch, 2000.0, others)
     assert gpu.times((9.0, 1010.0), (9.0, 970.0)) == pytest.approx([1010.0, 970.0])
     assert gpu.times((9.0, 12.0), (9.0, 11.0)) == pytest.approx([12.0, 11.0])
-    long, short = gpu.times((9.0, 2410.0), (9.0, 1250.0))  # never alone
-    assert long / short == pytest.approx(2410 / 1250, rel=0.25)
+    long, short = gpu.times((9.0, 2410.0), (9.0, 1250.0))  # one is never alone: it looks longer, if anything
+    assert long / short > 0.75 * 2410 / 1250
 
 
 @pytest.mark.sampled(6)
