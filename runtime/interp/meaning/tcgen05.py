@@ -266,8 +266,8 @@ class _Issued:
     @cached_property
     def adds(self) -> bool:
         """Whether D is added to."""
-        known = self.constants.get("p")
-        return bool(self.words["p"]) ^ self.instruction.negated if known is None else known == 1
+        constant = self.constants.get("p")
+        return bool(self.words["p"]) ^ self.instruction.negated if constant is None else constant == 1
 
     @property
     def d(self) -> tuple[Array, Array]:
