@@ -22,7 +22,7 @@ from .options import (
     is_attention,
     is_gradient,
     is_operator,
-    prims,
+    numbered,
     pytree,
     traced,
 )
@@ -139,10 +139,6 @@ def _of_sequences(own: Mapping[str, Any], likes: Sequence[torch.Tensor], trains:
 
 SEQUENCE = (0, 2, 1, 3)
 """The dimensions of (batch, heads, rows, columns) as those of sequences that follow one another, and back."""
-
-
-def _numbers(count: int, device: torch.device) -> torch.Tensor:
-    return prims.iota(count, start=0, step=1, dtype=torch.int32, device=device, requires_grad=False)
 
 
 class _Attention:
@@ -271,7 +267,7 @@ class _Attention:
         in it."""
         index: Any = aten.full([], 0, dtype=torch.int32, device=self.device)
         for loop in filter(f"{self.loops}k".__contains__, loops):
-            own = _numbers(self.sizes[loop], self.device)
+            own = numbered(self.sizes[loop], self.device, torch.int32)
             for _ in f"{self.loops}k".partition(loop)[2]:
                 own = own.unsqueeze(-1)
             index = self.expanded(index) * self.sizes[loop] + self.expanded(own) if index.dim() else own

@@ -25,15 +25,16 @@ from ..base.explanation import CompiledPart, Explanation, LeftPart
 from ..kernel.kernel import Kernel
 from .attention import arguments_of, most_kernels, read_in_place, simplify_masks
 from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
-from .decompositions import MAX_EXPERTS, OWN, recurrent, simpler
+from .decompositions import recurrent, simpler
+from .experts import choose_largest, count_orders, sums_in_f32
 from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
-from .inductor import compile_whole, count_orders, judged, sums_in_f32
+from .inductor import compile_whole, judged
 from .options import ATTENTIONS, FLEXIBLE, BackendOptions, aten, expression, is_attention, place_of, pytree, read
 from .part import KERNELS_FILE, REGIONS, Region, regions_in
 from .part import warploom as warploom_operators
 from .products import check_precision, sequences_as_images
 from .scalars import HALVES, UnsupportedError
-from .views import SPLITS, VIEWS, has_channels_last, is_tensor, replace_by, sink_views
+from .views import SPLITS, VIEWS, has_channels_last, is_tensor, sink_views
 
 log = logging.getLogger(__name__)
 
@@ -90,19 +91,6 @@ def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest
     elif options.explain:
         print(explanation.table if options.explain == "table" else explanation)
     return explanation
-
-
-def choose_largest(graph: Graph) -> None:
-    """Chooses the largest elements of short rows on a GPU, in place, where the rows are computed: torch's kernels take
-    two launches, and longer."""
-    inductor: Any = import_module("torch._inductor.decomposition")
-    for node in graph.find_nodes(op="call_function", target=aten.topk.default):
-        rows: Any = node.args[0].meta["val"]
-        choose = partial(OWN[node.target], **dict(zip(("k", "dim", "largest"), node.args[1:], strict=False)))
-        with rows.fake_mode:
-            fits = rows.is_cuda and choose(rows) is not NotImplemented and rows.shape[-1] <= MAX_EXPERTS
-        if fits:
-            replace_by(graph, node, choose, node.args[0], table=inductor.select_decomp_table())
 
 
 def _replace_for_inductor(module: GraphModule, name: str, *, options: BackendOptions) -> Callable[[str], None]:
@@ -384,8 +372,8 @@ def _move(views: Iterable[Node], before: Node) -> None:
 
 def _bodies(module: GraphModule) -> list[GraphModule]:
     """The graphs that operations of a graph call: branches, bodies of loops, and regions, not functions of scores."""
-    found = {node: getattr(module, str(node.target), None) for node in module.graph.find_nodes(op="get_attr")}
-    called = (body for node, body in found.items() if not any(map(is_attention, node.users)))
+    attributes = {node: getattr(module, str(node.target), None) for node in module.graph.find_nodes(op="get_attr")}
+    called = (body for node, body in attributes.items() if not any(map(is_attention, node.users)))
     return [body for body in dict.fromkeys(called) if isinstance(body, GraphModule)]
 
 

@@ -305,53 +305,6 @@ def _first_place(
     return found[1].view([1] * value.dim()) if dim is None and keepdim else found[1]
 
 
-def _numbers(count: int, device: torch.device) -> torch.Tensor:
-    return prims.iota(count, start=0, step=1, dtype=torch.int64, device=device, requires_grad=False)
-
-
-PART, MAX_EXPERTS = 128, 256
-"""Places that are ranked among each other, and the longest rows that they are places of."""
-
-
-def order_by_counts(length: int, chosen: torch.Tensor) -> torch.Tensor:
-    """The stable order of numbers less than `length`: each goes behind all smaller ones, and behind equal ones of parts
-    before and of its own."""
-    count = chosen.shape[0]
-    parts = aten.constant_pad_nd(chosen, (0, -count % PART), length).view(-1, PART)
-    every, numbers, inner = (_numbers(n, chosen.device) for n in (count, length, PART))
-    counts = (parts == numbers.view(-1, 1, 1)).sum(-1, dtype=torch.int32)
-    until = counts.cumsum(1, dtype=torch.int32)
-    totals = until.select(1, -1)
-    starts = until - counts + (totals.cumsum(0, dtype=torch.int32) - totals).unsqueeze(1)
-    equal = (parts.unsqueeze(2) == parts.unsqueeze(1)) & (inner < inner.view(-1, 1))
-    ranks = equal.sum(-1, dtype=torch.int32).flatten().narrow(0, 0, count)
-    places = aten.index(starts, [chosen, every.div(PART, rounding_mode="floor")]) + ranks
-    return aten.index_put(torch.empty_like(chosen), [_converted(places, torch.int64)], every)
-
-
-def repeated_rows(rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Rows that each go to as many places."""
-    repeated = rows.unsqueeze(1).expand(-1, len(places) // len(rows), *rows.shape[1:]).flatten(0, 1)
-    return aten.index_put(torch.empty_like(repeated), [places], repeated)
-
-
-def _converted(x: Any, dtype: torch.dtype = torch.float32) -> Any:
-    return prims.convert_element_type(x, dtype)
-
-
-def sums_at(places: Sequence[None], before: torch.Tensor, rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Sums of rows by index, in f32; `places` are dimensions before it."""
-    return _converted(aten.index_put(_converted(before), [*places, index], _converted(rows), True), before.dtype)
-
-
-def sums_of_rows(before: torch.Tensor, rows: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """Sums of as many rows each, which lie in an order, in f32."""
-    count, sums = order.shape[0], before.shape[0]
-    places = aten.index_put(torch.empty_like(order), [order], _numbers(count, order.device))
-    each = aten.index.Tensor(rows, [places.view(sums, count // sums)])
-    return _converted(_converted(before) + aten.sum.dim_IntList(_converted(each), [1]), before.dtype)
-
-
 def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any:
     """What `aten._transformer_encoder_layer_fwd` computes, without a mask and of dense tensors."""
     qkv, qkv_bias, out, out_bias, gelu, first, epsilon, *weights, up, up_bias, down, down_bias = others[:15]

@@ -25,12 +25,11 @@ from torch.fx.node import map_arg
 from .attention import arguments_of, simplify_masks
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
-from .decompositions import MAX_EXPERTS, order_by_counts, repeated_rows, sums_at, sums_of_rows
+from .experts import SORTS
 from .graphs import recorded
-from .options import ATTENTIONS, FLEXIBLE, GRADIENTS, aten, is_attention, prims
+from .options import ATTENTIONS, FLEXIBLE, GRADIENTS, aten, is_attention
 from .part import REGIONS, MemoryOrder, Region, regions_in, warploom
-from .scalars import HALVES
-from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replace_by, transpose_pads
+from .views import VIEWS, has_no_gaps, hint, is_tensor, order_of, transpose_pads
 
 
 def _prepare() -> None:
@@ -165,8 +164,6 @@ def _draws(node: Node) -> bool:
     return seeded and bool(not is_attention(node) or arguments_of(node).get("dropout_p"))
 
 
-SORTS, FLOOR = frozenset({aten.sort.default, aten.sort.stable}), {"rounding_mode": "floor"}
-
 WITHOUT_WAITING = frozenset(
     {aten._grouped_mm.default, aten.cumsum.default, aten.topk.default, aten.convolution_backward.default}
     | {operator.getitem, *SORTS, *ATTENTIONS, *GRADIENTS}
@@ -232,66 +229,6 @@ def _call(inputs: Sequence[Any], name: str) -> list[Any]:
     packed = ir.ExternKernelAlloc(layout=ir.MultiOutputLayout(device=likes[0].device), **called)
     packed.outputs = [ir.MultiOutput(layout, packed, [(list, at)]) for at, layout in enumerate(layouts)]
     return [ir.TensorBox.create(out) for out in packed.outputs]
-
-
-def sums_in_f32(graph: Graph) -> None:
-    """Replaces sums of rows by index of 16-bit floats on a GPU, in place, by those of f32, rounded once: inductor adds
-    f32 in its own kernels, with what is around, and calls a slower one of torch's for others. Where each sum has
-    the same number of rows, as for experts, each sum reads its rows in place of rows being added to sums."""
-    for node in graph.find_nodes(op="call_function", target=aten.index_add.default):
-        example: torch.Tensor = node.meta["val"]
-        if example.dtype in HALVES and example.is_cuda and not node.kwargs:
-            before, dimension, index, rows = node.args
-            permutation, places = _permutation(node), [None] * (dimension % example.dim())
-            summed = sums_of_rows if permutation else partial(sums_at, places)
-            replace_by(graph, node, summed, before, rows, permutation or index)
-
-
-def _permutation(node: Node) -> Node | None:
-    """The order of all rows that sums by index are of, if the index is `order // count` and each sum has `count` rows:
-    tokens that several experts compute, sorted by these."""
-    before, dimension, quotient, rows = cast("Any", node.args)
-    if quotient.target is not aten.div.Tensor_mode or quotient.kwargs != FLOOR or dimension:
-        return None
-    order, count = quotient.args
-    sums, summed = before.meta["val"].shape[0], rows.meta["val"].shape[0]
-    sort = order.all_input_nodes[0] if order.target is operator.getitem and order.args[1] == 1 else order
-    shapes = [(summed,), (sums * count,)] if isinstance(count, int) and isinstance(sums, int) else []
-    return order if sort.target in SORTS and shapes == [tuple(order.meta["val"].shape)] * 2 else None
-
-
-def count_orders(graph: Graph) -> None:
-    """Orders places that `topk` chose in short rows, in place, by counting, as for experts: torch's kernels sort 64
-    bits of each. Rows that such an order repeats are written where they go, if products read them: what else does, is
-    computed where they are read. Of unknown sizes bytes are sorted."""
-    for node in [n for n in graph.nodes if n.target in SORTS]:
-        source, chosen = node.args[0], node.args[0].meta["val"]
-        users = {user.args[1]: user for user in node.users if user.users}
-        while source.target in VIEWS:
-            source = source.all_input_nodes[0]
-        topk = source.args[0] if source.target is operator.getitem and source.args[1] == 1 else source
-        if topk.target is not aten.topk.default or not chosen.is_cuda or chosen.dim() != 1 or 1 not in users:
-            continue
-        length = topk.args[0].meta["val"].shape[(*topk.args, -1)[2]]
-        if not isinstance(length, int) or length > MAX_EXPERTS:
-            continue
-        count, descends = chosen.shape[0], any((*node.args[2:], node.kwargs.get("descending")))
-        if isinstance(count, int) and count and not descends:
-            node.append(users[1])
-            order = replace_by(graph, users[1], partial(order_by_counts, length), node.args[0])
-            (places,) = order.args[1]
-            if 0 in users:
-                replace_by(graph, users[0], repeated_rows, node.args[0], places)
-            for floor in [*order.users]:
-                for rows in [*floor.users] if floor.kwargs == FLOOR and isinstance(floor.args[1], int) else ():
-                    reads = rows.target is aten.index.Tensor and rows.args[1] == [floor]
-                    multiplied = {user.target for user in rows.users} == {aten._grouped_mm.default}
-                    if reads and multiplied and rows.args[0].meta["val"].shape[0] * floor.args[1] == count:
-                        replace_by(graph, rows, repeated_rows, rows.args[0], places)
-        elif 0 not in users:
-            with graph.inserting_before(node):
-                node.update_arg(0, called(graph, prims.convert_element_type.default, node.args[0], torch.uint8))
-            node.meta["val"] = (node.args[0].meta["val"], node.meta["val"][1])
 
 
 # Whether a part of a graph runs as our kernel or is left to inductor: on a GPU both are measured, equal parts once.

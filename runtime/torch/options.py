@@ -166,6 +166,11 @@ def is_gradient(node: Node) -> bool:
     return node.target in GRADIENTS or str(node.target) in (SEQUENCES[1], "flex_attention_backward")
 
 
+def numbered(count: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """The numbers from 0 on, so many, as one operation of a traced graph."""
+    return prims.iota(count, start=0, step=1, dtype=dtype, device=device, requires_grad=False)
+
+
 def decompositions(operators: Sequence[object] | None = None) -> dict[Any, Any]:
     """torch's decompositions of operators; all of them if none are named."""
     module: Any = import_module("torch._decomp")

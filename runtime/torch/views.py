@@ -383,8 +383,9 @@ def replace_by(
     fresh = [x for x in copies.values() if x not in sources]
     if is_tensor(node):
         take_place(graph, node, fresh)
-    for part in () if is_tensor(node) else [*node.users]:
-        part.replace_all_uses_with(results[part.args[1]])
+    else:
+        for part in [*node.users]:
+            part.replace_all_uses_with(results[part.args[1]])
     return fresh[-1]
 
 

@@ -1341,7 +1341,7 @@ def test_what_is_put_comes_from_the_host(name: str) -> None:
 
 
 def test_sums_by_index_are_of_f32() -> None:
-    choice: Any = import_module("warploom.runtime.torch.inductor")
+    experts: Any = import_module("warploom.runtime.torch.experts")
     fake: Any = import_module("torch._subclasses.fake_tensor")
     x, index, rows = drawn(5, 8), torch.tensor([0, 1, 1, 4, 4, 4, 2]), drawn(7, 8)
     graph, mode, aten = torch.fx.Graph(), fake.FakeTensorMode(), torch.ops.aten
@@ -1352,7 +1352,7 @@ def test_sums_by_index_are_of_f32() -> None:
         total = graph.call_function(aten.index_add.default, (nodes[0], 0, *nodes[1:]))
         total.meta["val"] = nodes[0].meta["val"].clone()
     graph.output(total)
-    choice.sums_in_f32(graph)
+    experts.sums_in_f32(graph)
     result, exact = (
         torch.fx.GraphModule({}, graph)(x, index, rows),
         x.double().index_add(0, index, rows.double()),
@@ -1364,7 +1364,7 @@ def test_sums_by_index_are_of_f32() -> None:
 @pytest.mark.parametrize(("length", "count", "counted"), [(5, 83, True), (256, 41, True), (257, 41, False)])
 def test_orders_of_chosen_places_are_counted(length: int, count: int, counted: bool) -> None:
     """Also rows that the order repeats for a product; the last part is not full."""
-    routing: Any = import_module("warploom.runtime.torch.inductor")
+    experts: Any = import_module("warploom.runtime.torch.experts")
     tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
     fake: Any = import_module("torch._subclasses.fake_tensor")
     aten, iota = torch.ops.aten, partial(torch.ops.prims.iota, start=0, step=1, dtype=torch.int64, requires_grad=False)
@@ -1379,7 +1379,7 @@ def test_orders_of_chosen_places_are_counted(length: int, count: int, counted: b
     inputs += (torch.arange(1, length + 1, dtype=torch.int32) * count * 3 // length,)
     with fake.FakeTensorMode():
         module = tracing.make_fx(order)(*(torch.empty(v.shape, dtype=v.dtype, device="cuda") for v in inputs))
-    routing.count_orders(module.graph)
+    experts.count_orders(module.graph)
     module.graph.eliminate_dead_code()
     targets = [node.target for node in module.graph.nodes]
     assert (aten.sort.stable not in targets) == counted
@@ -1394,14 +1394,14 @@ def test_orders_of_chosen_places_are_counted(length: int, count: int, counted: b
 
 def test_the_largest_of_short_rows_are_chosen_one_after_another() -> None:
     """Of equal ones the first; a row of another length than torch's kernels are for stays."""
-    routing: Any = import_module("warploom.runtime.torch.backend")
+    experts: Any = import_module("warploom.runtime.torch.experts")
     tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
     fake: Any = import_module("torch._subclasses.fake_tensor")
     x = torch.randn(43, 11).bfloat16().float().index_fill(1, torch.tensor([7]), -math.inf)
     with fake.FakeTensorMode():
         examples = torch.empty(x.shape, device="cuda"), torch.empty(3, 257, device="cuda")
         module = tracing.make_fx(lambda *rows: [part for x in rows for part in x.topk(3)])(*examples)
-    routing.choose_largest(module.graph)
+    experts.choose_largest(module.graph)
     module.graph.eliminate_dead_code()
     (left,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.topk.default)
     assert left.args[0].name == module.graph.find_nodes(op="placeholder")[1].name
@@ -1520,7 +1520,7 @@ def test_two_products_of_one_tensor_are_a_kernel_with_what_reads_both() -> None:
 
 def test_rows_of_experts_are_read_by_the_sum() -> None:
     """Rows sorted by expert are sums of as many rows each."""
-    choice: Any = import_module("warploom.runtime.torch.inductor")
+    experts: Any = import_module("warploom.runtime.torch.experts")
     tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
     fake: Any = import_module("torch._subclasses.fake_tensor")
     chosen, x, rows, aten = torch.randint(0, 4, (15,)), drawn(5, 8), drawn(15, 8), torch.ops.aten
@@ -1532,7 +1532,7 @@ def test_rows_of_experts_are_read_by_the_sum() -> None:
     with mode:
         examples = [torch.empty(v.shape, dtype=v.dtype, device="cuda") for v in (x, chosen, rows)]
     module = tracing.make_fx(summed)(*examples)
-    choice.sums_in_f32(module.graph)
+    experts.sums_in_f32(module.graph)
     targets = {node.target for node in module.graph.nodes}
     assert aten.index_put.default in targets
     assert aten.index_add.default not in targets
