@@ -2,7 +2,7 @@
 
 import sys
 
-from warploom.runtime.cli.start import main
+from warploom.runtime.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from warploom.passes import opt, start
-from warploom.runtime import ArgumentError, CompileError, check_metadata, compile
+from warploom.runtime import ArgumentError, CompileError, check_metadata, cli, compile
 from warploom.runtime.arguments.arrays import borrow
 from warploom.runtime.arguments.packed import random_metadata
-from warploom.runtime.cli import start as cli_start
 from warploom.runtime.cli.command import main
 
 PRODUCT = """\
@@ -382,7 +381,7 @@ class TestInterrupt:
 
     @pytest.mark.parametrize(
         ("entry", "imported"),
-        [(cli_start.main, "warploom.runtime.cli.command"), (start.main, "warploom.passes.opt")],
+        [(cli.main, "warploom.runtime.cli.command"), (start.main, "warploom.passes.opt")],
     )
     def test_while_importing(
         self,
