@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from .kernel.kernel import Kernel
     from .kernel.module import PtxModule, load_ptx
     from .lookup.explain import explain
+    from .oracle.answers import JudgeFinding
     from .oracle.candidate import Launching
-    from .oracle.findings import JudgeFinding, Verdict
-    from .oracle.judge import judge
+    from .oracle.judge import Verdict, judge
     from .proof.prove import KernelLaunch, Order, order, prove
     from .proof.question import Proof
     from .torch.backend import torch_save

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import ArgumentError
-from .tensors import flat, tensors
+from .answers import flat, tensors
 
 if TYPE_CHECKING:
     from types import ModuleType

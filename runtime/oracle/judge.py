@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from os import PathLike, fspath
 from typing import Any
@@ -16,15 +17,52 @@ from ..base.errors import ArgumentError
 from ..base.launch import describe
 from ..numerics.floats import Array
 from ..reference.functions import poison
+from .answers import ERROR, JudgeFinding, is_float, is_ndarray, is_rounded, note
 from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, framework_of, of_file
-from .findings import ERROR, JudgeFinding, Verdict, note
 from .references import DRAWS, Expected, JudgeReference, NotComparedError, altered, forbidden_of, of_source
-from .tensors import is_float, is_ndarray, is_rounded
 from .worker import Answer, LimitError, Service, Worker
 
 Source = str | PathLike[str] | Callable[..., Any]
 SMALLER = {"tf32 or f16": 11, "bf16": 8}
 """Bits of the significands of types that a candidate may have rounded to."""
+
+
+@dataclass
+class Verdict:
+    """What `judge` says. It is true if there is no error. `runs` are the calls that were compared, `proof` what `prove`
+    says, `accesses` the bytes of each argument that a kernel reads and writes, `counts` the totals of its report."""
+
+    candidate: str
+    reference: str
+    findings: list[JudgeFinding] = field(default_factory=list[JudgeFinding])
+    runs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    proof: dict[str, Any] | None = None
+    accesses: dict[str, dict[str, int]] | None = None
+    counts: dict[str, Any] | None = None
+    seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        return not any(f.severity == ERROR for f in self.findings)
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of the errors, each once."""
+        return list(dict.fromkeys(f.code for f in self.findings if f.severity == ERROR))
+
+    def add(self, finding: JudgeFinding) -> None:
+        """Keeps a finding, once for each code, place and output."""
+        key = (finding.code, finding.file, finding.line, finding.column, finding.output)
+        if key not in [(f.code, f.file, f.line, f.column, f.output) for f in self.findings]:
+            self.findings.append(finding)
+
+    def as_json(self) -> dict[str, Any]:
+        """The verdict as JSON objects."""
+        return {"passed": bool(self), "codes": self.codes} | asdict(self)
+
+    def __str__(self) -> str:
+        word = "passes" if self else "is refused"
+        runs = f"{len(self.runs)} calls compared with {self.reference} in {self.seconds:.1f} s"
+        return "\n".join([*map(str, self.findings), f"{self.candidate}: {word}: {runs}"])
 
 
 def judge(

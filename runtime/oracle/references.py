@@ -25,8 +25,8 @@ import numpy as np
 from ..arguments.arrays import DTYPES, DType, element_of
 from ..base.errors import ArgumentError, WarploomError
 from ..numerics.floats import Array
+from .answers import as_reals, flat, is_float, is_ndarray, is_rounded, tensors, to_arrays
 from .candidate import Made, chosen, framework_of, load_module, number, split_name
-from .tensors import as_reals, flat, is_float, is_ndarray, is_rounded, tensors, to_arrays
 from .worker import Forbidden
 
 DRAWS: Mapping[str, int] = {"normal": 0, "altered": 0, "integers": 1, "wide": 2}

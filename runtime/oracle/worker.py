@@ -39,9 +39,8 @@ from ..base.errors import WarploomError
 from ..interp.machine.events import MemoryAccess
 from ..interp.machine.kernel import Observer
 from ..interp.machine.memory import Finding, InterpreterError
+from .answers import ERROR, NOTE, JudgeFinding, as_reals, is_array, is_ndarray, note, overwrite, to_arrays
 from .candidate import Candidate, CandidateCall, Made, PythonCandidate, judged_name
-from .findings import ERROR, NOTE, JudgeFinding, note
-from .tensors import as_reals, is_array, is_ndarray, overwrite, to_arrays
 
 if TYPE_CHECKING:
     from ..numerics.floats import Array

@@ -1,9 +1,10 @@
-"""Arrays as numpy and as torch have them."""
+"""What answers of a candidate's process are made of: findings, and arrays as numpy and as torch have them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeGuard, cast
 
@@ -12,6 +13,36 @@ import numpy as np
 from ..arguments.arrays import DTYPES, DType, element_of
 from ..numerics.floats import Array
 from ..proof.counterexample import KINDS
+
+ERROR, NOTE = "error", "note"
+"""Severities of findings: those of notes refuse no candidate."""
+
+
+@dataclass(frozen=True)
+class JudgeFinding:
+    """What is wrong with a candidate; `docs/judge.md` says what each code means. `file` and `line` are a place in PTX,
+    Python or CUDA, if there is one, and `source` the place that this was compiled from. `output` and `index` name an
+    element of a result."""
+
+    code: str
+    message: str
+    severity: str = ERROR
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    source: str = ""
+    output: str = ""
+    index: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}: " if self.line else ""
+        source = f" ({self.source})" if self.source else ""
+        return f"{place}{self.severity}: {self.message}{source} [{self.code}]"
+
+
+def note(code: str, message: str) -> JudgeFinding:
+    return JudgeFinding(code, message, NOTE)
+
 
 WORDS = {"bf16": ("int16", "bfloat16"), "f8E4M3FN": ("uint8", "float8_e4m3fn"), "f8E5M2": ("uint8", "float8_e5m2")}
 """Types that numpy lends torch as words."""
