@@ -381,7 +381,7 @@ class PtxModule:
                 watched = replace(options, observer=observer)
                 notes += self.program_for(options.arch).launch(launch, everything, watched, progress).notes
             except InterpreterError as error:
-                error.trace = tracer.trace() if tracer is not None and tracer.timeline.kernel is not None else None
+                error.trace = tracer.trace() if tracer is not None and tracer.timeline.places else None
                 raise
             reports += [] if reporter is None else [reporter.report()]
             traces += [] if tracer is None else [tracer.trace()]

@@ -14,9 +14,8 @@ from xdsl.dialects import func
 from ..arguments.arrays import borrow, element_of
 from ..base.errors import HostError
 from ..interp.machine.events import Look, Selection
-from ..interp.machine.kernel import DecodedKernel, Observer
+from ..interp.machine.kernel import Observer
 from ..interp.machine.memory import FaultError, Finding, InterpreterError, MachineLimitError
-from ..interp.machine.state import State
 from ..numerics.floats import Array
 from ..reference import functions as reference
 from ..reference.product import Accumulator
@@ -122,8 +121,7 @@ def _scaled(array: Array, factor: float) -> Array:
 class Rounds(Observer):
     """Finds endless loops: all threads left come to a branch where they were before, and nothing has changed."""
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self.state, self.kernel = state, kernel
+    def begun(self) -> None:
         self.seen: set[tuple[int, bytes]] = set()
 
     def issue(self, pc: int) -> Look | None:

@@ -23,7 +23,7 @@ from ...dialect.isa.wmma import WmmaMma
 from ...dialect.ptx.text.source_lines import SourceLines
 from ..interp.machine.decode import Multiply, Updates
 from ..interp.machine.events import Look, MemoryAccess, Selection
-from ..interp.machine.kernel import Decoded, DecodedKernel, Observer
+from ..interp.machine.kernel import Decoded, Observer
 from ..interp.machine.mbarriers import OperationGroups
 from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, State
@@ -86,13 +86,13 @@ class FieldShadow(Observer):
 
     # The machine's events
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self.state, self.kernel, self.sources = state, kernel, kernel.sources
-        self.layout = replace(kernel.layout, slots=dict(kernel.layout.slots))
+    def begun(self) -> None:
+        state, layout, self.sources = self.state, self.kernel.layout, self.kernel.sources
+        self.layout = replace(layout, slots=dict(layout.slots))
         observer, state.observer = state.observer, None
-        self._decoded = {pc: self._decode(d) for pc, d in enumerate(kernel.code) if moves(d)}
+        self._decoded = {pc: self._decode(d) for pc, d in enumerate(self.kernel.code) if moves(d)}
         self.mirror = Mirror(state, self.layout, self.memory)
-        self.trials = Trials(state, kernel.layout.slots)
+        self.trials = Trials(state, layout.slots)
         self.touched: set[RegisterSlot] = set()
         state.observer = observer
 

@@ -8,9 +8,8 @@ import numpy as np
 from interpreted import Array, program
 
 from warploom.runtime.interp.machine.events import Look, MemoryAccess, Selection
-from warploom.runtime.interp.machine.kernel import DecodedKernel, Observer, Observers
+from warploom.runtime.interp.machine.kernel import Observer, Observers
 from warploom.runtime.interp.machine.memory import Buffer
-from warploom.runtime.interp.machine.state import State
 
 BODY = """.shared .align 16 .b8 tile[1024]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, tile;
 add.u32 %r3, %r3, %r2; ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r2, 1; add.u64 %rd1, %rd1, %rd2;
@@ -24,9 +23,8 @@ class Recorder(Observer):
     def __init__(self) -> None:
         self.events: list[tuple[object, ...]] = []
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self.state, self.kernel = state, kernel
-        self.events.append(("begin", state.geometry.ctas))
+    def begun(self) -> None:
+        self.events.append(("begin", self.state.geometry.ctas))
 
     def _opcode(self, pc: int) -> str:
         return self.kernel.code[pc].source.opcode.partition(".")[0]

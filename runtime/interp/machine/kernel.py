@@ -359,10 +359,12 @@ class KernelDecoder:
 
 class Observer(Events):
     """Listens to events, and to the start of each batch of CTAs. Thread numbers and masks are those of the current
-    batch. With `merges`, batches may run in several processes. `take` returns what such a process has collected, and
-    `add` adds that to this observer."""
+    batch, whose `state` it has. With `merges`, batches may run in several processes. `take` returns what such a process
+    has collected, and `add` adds that to this observer."""
 
     merges = False
+    state: State
+    kernel: DecodedKernel
 
     def take(self) -> object:
         """What the observer has collected since the last call."""
@@ -377,6 +379,11 @@ class Observer(Events):
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         """A batch of CTAs starts."""
+        self.state, self.kernel = state, kernel
+        self.begun()
+
+    def begun(self) -> None:
+        """A batch of CTAs has started, as `begin` says."""
 
     def end(self) -> None:
         """All threads of the batch have ended."""

@@ -15,9 +15,9 @@ from ....dialect.ptx.text.syntax import Address
 from ...numerics.floats import Array
 from ..machine.decode import VariablePlace
 from ..machine.events import Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.kernel import Decoded
 from ..machine.mbarriers import OperationGroups
-from ..machine.state import RegisterSlot, State
+from ..machine.state import RegisterSlot
 from .clocks import UNWAITED, Fences
 from .findings import Check
 from .shared import WRITING, SharedCheck
@@ -58,9 +58,8 @@ class Proxies(SharedCheck):
     follows the initialisation of mbarrier objects, by first byte, with the fences that show them to that proxy, and the
     releases that show them to other CTAs."""
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        traits = [d.traits for d in kernel.code]
+    def begun(self) -> None:
+        traits = [d.traits for d in self.kernel.code]
         self.asynchronous = np.array([t.asynchronous for t in traits])
         self.creates = [t.name == "mbarrier.init" for t in traits]
         # what tcgen05.alloc writes, compilers let copies go over without a fence
@@ -209,24 +208,23 @@ class _Readers:
 class PendingReads(SharedCheck):
     """Follows pending asynchronous reads, in the machine's own groups. `units` is 0 in a kernel without any."""
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.buffer = state.memory.shared.buffer
-        self.asynchronous = [d.traits.asynchronous for d in kernel.code]
+    def begun(self) -> None:
+        self.buffer = self.state.memory.shared.buffer
+        self.asynchronous = [d.traits.asynchronous for d in self.kernel.code]
         self.units = self.buffer.size // UNIT if any(self.asynchronous) else 0
         self.pc = np.zeros(self.units, np.int32)
         each = self.shared.clocks.each
         self.pending = np.zeros(self.units, np.int16)
         self.reads: list[_Read] = []
-        self.products = _Readers(state.warpgroups, WARPS, self.units, each)
-        self.stores = _Readers(state.bulk_groups, 1, self.units, each)
-        self.copies = _Readers(OperationGroups(0), state.geometry.warps_per_cta, self.units, each)
-        self.in_tensor_memory = [d.traits.root == TENSOR_CORES for d in kernel.code]
-        queue = state.tensor.products if any(self.in_tensor_memory) else OperationGroups(0)
+        self.products = _Readers(self.state.warpgroups, WARPS, self.units, each)
+        self.stores = _Readers(self.state.bulk_groups, 1, self.units, each)
+        self.copies = _Readers(OperationGroups(0), self.state.geometry.warps_per_cta, self.units, each)
+        self.in_tensor_memory = [d.traits.root == TENSOR_CORES for d in self.kernel.code]
+        queue = self.state.tensor.products if any(self.in_tensor_memory) else OperationGroups(0)
         self.tensor = _Readers(queue, 1, self.units, each)
-        self.grouped = [d.traits.is_grouped for d in kernel.code]
+        self.grouped = [d.traits.is_grouped for d in self.kernel.code]
         if self.units:
-            state.flow.on_exit.append(self._exits)
+            self.state.flow.on_exit.append(self._exits)
 
     def access(self, access: MemoryAccess) -> None:
         if access.buffer is not self.buffer or not self.pending.size or not access.start.size:
@@ -323,13 +321,12 @@ class Bounds(Check):
 
     name = "bounds"
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        origins = _origins(kernel.code)
-        self.variables = [_of_addresses(decoded, origins) for decoded in kernel.code]
-        memory = state.memory
-        per_cta = memory.shared.buffer.size // state.geometry.ctas
-        per_thread = memory.local.buffer.size // state.threads
+    def begun(self) -> None:
+        origins = _origins(self.kernel.code)
+        self.variables = [_of_addresses(decoded, origins) for decoded in self.kernel.code]
+        memory = self.state.memory
+        per_cta = memory.shared.buffer.size // self.state.geometry.ctas
+        per_thread = memory.local.buffer.size // self.state.threads
         self.windows = ((memory.shared.buffer, "shared", per_cta), (memory.local.buffer, "local", per_thread))
 
     def access(self, access: MemoryAccess) -> None:

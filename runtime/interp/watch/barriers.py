@@ -13,7 +13,6 @@ from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.flow import CLUSTER_BARRIER, Barrier
 from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import Phases, live, phase
-from ..machine.state import State
 from .findings import Check
 from .shared import SharedCheck
 
@@ -25,12 +24,11 @@ class Transactions(Check):
 
     name = "barriers"
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
+    def begun(self) -> None:
         self.arrived: dict[int, tuple[int, int]] = {}
         self.pc, self.phases = -1, dict[tuple[int, int], int]()
         """The last instruction on objects, and in which phase each warp arrives by it, at each object."""
-        self.ends = {pc for pc, one in enumerate(kernel.code) if one.traits.means == "mbarrier.inval"}
+        self.ends = {pc for pc, one in enumerate(self.kernel.code) if one.traits.means == "mbarrier.inval"}
 
     def access(self, access: MemoryAccess) -> None:
         if self.kernel.code[access.pc].traits.on_mbarrier:
@@ -84,16 +82,15 @@ class Transactions(Check):
 class Departures(SharedCheck):
     """Follows the last access of each CTA to the memory of each other one; reports accesses to exited CTAs."""
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        geometry = state.geometry
+    def begun(self) -> None:
+        geometry = self.state.geometry
         self.size = geometry.cluster_size
         self.per_cta = geometry.warps_per_cta
         self.gone = np.zeros(geometry.ctas, np.bool_)
         self.time = np.zeros((geometry.ctas, self.size * self.per_cta), np.int32)
         self.by = np.zeros((*self.time.shape, 2), np.int64)
         if self.size > 1:
-            state.flow.on_exit.append(self._exits)
+            self.state.flow.on_exit.append(self._exits)
 
     def access(self, access: MemoryAccess) -> None:
         if self.size == 1 or access.buffer is not self.state.memory.shared.buffer or not access.start.size:
@@ -157,12 +154,11 @@ class RegisterPool(Check):
 
     name = "barriers"
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.entry = at_entry(kernel, state.geometry.threads_per_cta)
-        self.has = np.full(state.warps, self.entry or 0)
+    def begun(self) -> None:
+        self.entry = at_entry(self.kernel, self.state.geometry.threads_per_cta)
+        self.has = np.full(self.state.warps, self.entry or 0)
         self.asked: dict[int, tuple[int, int]] = {}
-        self.last = np.full(state.warps, -1)
+        self.last = np.full(self.state.warps, -1)
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
@@ -220,10 +216,9 @@ class Barriers(Check):
 
     name = "barriers"
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.cta = state.geometry.cta()
-        self.there = state.live.copy()
+    def begun(self) -> None:
+        self.cta = self.state.geometry.cta()
+        self.there = self.state.live.copy()
         self.last = (0, 0)
         """The instruction at which threads came to a barrier last, and how many it expects."""
 

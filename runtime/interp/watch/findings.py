@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
-from ..machine.kernel import DecodedKernel, Observer
+from ..machine.kernel import Observer
 from ..machine.memory import Finding, InterpreterError, WarpOrder
-from ..machine.state import State
 
 LISTED = 10
 """Findings of each check that are listed; more are counted."""
@@ -66,10 +65,6 @@ class Check(Observer):
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self.state = state
-        self.kernel = kernel
 
     def line(self, pc: int) -> int:
         """Where an instruction stands."""

@@ -18,8 +18,6 @@ from ....dialect.ptx.instructions import Traits
 from ...numerics.floats import Array
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.flow import CLUSTER_BARRIER
-from ..machine.kernel import DecodedKernel
-from ..machine.state import State
 from .findings import Check
 from .order_graph import MemoryEvent, MemoryModel, ThreadPlace
 
@@ -72,11 +70,10 @@ class Flags(Check):
 
     name = "all-orders"
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        traits = [d.traits for d in kernel.code]
+    def begun(self) -> None:
+        traits = [d.traits for d in self.kernel.code]
         self.active = any(_tells(t) for t in traits) and not any(t.on_mbarrier for t in traits)
-        self.local = state.memory.local.buffer, state.memory.param.buffer
+        self.local = self.state.memory.local.buffer, self.state.memory.param.buffer
         self.buffers: dict[int, int] = {}
         self.records: list[tuple[int, _Record]] = []
         self.size = self.now = self.group = 0

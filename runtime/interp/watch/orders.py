@@ -18,10 +18,8 @@ from ....dialect.ptx.text.syntax import ranges
 from ...numerics.floats import Array
 from ..machine.events import LANES, LEFT, Look, MemoryAccess, Selection
 from ..machine.flow import CLUSTER_BARRIER
-from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import Phases, live
 from ..machine.memory import FaultError, InterpreterError, WarpOrder
-from ..machine.state import State
 from .findings import Check, Findings
 from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, WarpStep, merged
 
@@ -49,16 +47,15 @@ class Orders(Check):
 
     # What is followed
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        geometry = state.geometry
+    def begun(self) -> None:
+        geometry = self.state.geometry
         self.per_cta, self.each = geometry.warps_per_cta, geometry.warps_per_cta * geometry.cluster_size
         left = FOLLOWED - self._ctas * self.per_cta
         clusters = max(left // self.each, int(not self._ctas))
-        self.warps = min(max(clusters, 0) * self.each, state.warps)
+        self.warps = min(max(clusters, 0) * self.each, self.state.warps)
         self._ctas += self.warps // self.per_cta
         self.graph = OrderGraph(self.warps, self.each)
-        self.stride = state.memory.shared.buffer.size // geometry.ctas
+        self.stride = self.state.memory.shared.buffer.size // geometry.ctas
         self.objects: dict[int, Meeting] = {}
         self.barriers: dict[tuple[int, int], Meeting] = {}
         self.tests: dict[int, int] = {}

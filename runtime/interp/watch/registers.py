@@ -21,7 +21,7 @@ from ....dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Regist
 from ....dialect.ptx.types import REGISTER_BITS
 from ...numerics.floats import Array
 from ..machine.events import LANES, BoundStep, Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.kernel import Decoded
 from ..machine.state import RegisterSlot, State
 from ..meaning.synchronisation import shuffle_origin, words_of
 from .findings import Check, Findings
@@ -225,15 +225,14 @@ class UninitialisedRegisters(Check):
         self.changes = 0
         self.origin: dict[RegisterSlot, tuple[str, int]] = {}
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        slots = kernel.layout.slots.items()
-        self.lacks = {bits: np.full((n, state.threads), all_bytes(bits), np.uint16) for bits, n in slots}
+    def begun(self) -> None:
+        slots = self.kernel.layout.slots.items()
+        self.lacks = {bits: np.full((n, self.state.threads), all_bytes(bits), np.uint16) for bits, n in slots}
         self.full = set()
         self.origin = {}
-        self.trials = Trials(state, kernel.layout.slots)
-        self.local = np.zeros((state.threads, state.memory.local.buffer.size // state.threads), np.bool_)
-        for offset, size in kernel.layout.arguments:  # Calls copy these without an access.
+        self.trials = Trials(self.state, self.kernel.layout.slots)
+        self.local = np.zeros((self.state.threads, self.state.memory.local.buffer.size // self.state.threads), np.bool_)
+        for offset, size in self.kernel.layout.arguments:  # Calls copy these without an access.
             self.local[:, offset : offset + size] = True
 
     def issue(self, pc: int) -> Look | None:

@@ -280,7 +280,7 @@ class Reporter(Observer):
     merges = True
 
     def __init__(self) -> None:
-        self.kernel: DecodedKernel | None = None
+        self._kernel: DecodedKernel | None = None
         self._code: tuple[Decoded, ...] = ()
         self._pending: list[MemoryAccess] = []
         self._shared: Costs = {}
@@ -300,16 +300,16 @@ class Reporter(Observer):
         self._warps_in_flight = state.warps
 
     def _know(self, kernel: DecodedKernel, grid: Dim3, block: Dim3) -> None:
-        if self.kernel is None:
+        if self._kernel is None:
             size = len(kernel.code)
             self._warps, self._lanes, self._met = [0] * size, [0] * size, [[0, 0] for _ in range(size)]
-        self.kernel, self._grid, self._block, self._code = kernel, grid, block, kernel.code
+        self._kernel, self._grid, self._block, self._code = kernel, grid, block, kernel.code
 
     def take(self) -> Counts:
         """What was counted since the last time, to be added in another process."""
         self._settle()
         counts = Counts(self._grid, self._block, self._warps, self._lanes, self._met, self._shared, self._global)
-        self.kernel, self._shared, self._global = None, {}, {}
+        self._kernel, self._shared, self._global = None, {}, {}
         return counts
 
     def add(self, kernel: DecodedKernel, taken: object) -> None:
@@ -423,13 +423,13 @@ class Reporter(Observer):
 
     def report(self) -> LaunchReport:
         """The report of the launch. Raises ValueError if no launch was observed."""
-        if self.kernel is None:
+        if self._kernel is None:
             raise ValueError("no launch was observed")
         self._settle()
-        done = tuple(self._executed(self.kernel))
-        shared, outside = (self._costs(self.kernel, costs) for costs in (self._shared, self._global))
+        done = tuple(self._executed(self._kernel))
+        shared, outside = (self._costs(self._kernel, costs) for costs in (self._shared, self._global))
         return LaunchReport(
-            self.kernel.name,
+            self._kernel.name,
             self._grid,
             self._block,
             done,

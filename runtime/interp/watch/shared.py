@@ -20,10 +20,9 @@ from ....dialect.isa.row import Row
 from ....dialect.ptx.instructions import Traits
 from ...numerics.floats import Array
 from ..machine.events import Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.kernel import Decoded
 from ..machine.mbarriers import phase
 from ..machine.memory import Buffer
-from ..machine.state import State
 from .clocks import MANY, UNWAITED, Clocks, Shadow, agreeing, unchanged
 from .findings import Check, Findings
 from .registers import MULTIPLYING, Exchanges, UninitialisedRegisters
@@ -67,21 +66,20 @@ class SharedMemory(Check):
         """For pieces of 4 bytes, the smallest that are common."""
         return shared // 4 * (_BYTES_PER_PIECE + _BYTES_PER_READER * warps)
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.buffer = state.memory.shared.buffer
-        self.clocks = Clocks(state, self._ended)
-        self.exchanges = Exchanges(kernel.code)
+    def begun(self) -> None:
+        self.buffer = self.state.memory.shared.buffer
+        self.clocks = Clocks(self.state, self._ended)
+        self.exchanges = Exchanges(self.kernel.code)
         self.shadow = Shadow(self.buffer.size, self.clocks.each)
-        self.stride = self.buffer.size // state.geometry.ctas
-        if kernel.layout.reserves:  # The system fills its part with zeros.
-            ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
-            ctas[:, state.reserved // self.shadow.width :] = True
-        self.widths = [_data_bytes(d.row) for d in kernel.code]
-        tests = (pc for pc, one in enumerate(kernel.code) if one.traits.means == "mbarrier.test_wait")
-        self.unread = {pc for pc in tests if pc >= kernel.entry and not _is_read(kernel.code, pc)}
+        self.stride = self.buffer.size // self.state.geometry.ctas
+        if self.kernel.layout.reserves:  # The system fills its part with zeros.
+            ctas = self.shadow.written.reshape(self.state.geometry.ctas, -1)
+            ctas[:, self.state.reserved // self.shadow.width :] = True
+        self.widths = [_data_bytes(d.row) for d in self.kernel.code]
+        tests = (pc for pc, one in enumerate(self.kernel.code) if one.traits.means == "mbarrier.test_wait")
+        self.unread = {pc for pc in tests if pc >= self.kernel.entry and not _is_read(self.kernel.code, pc)}
         self.arrives_relaxed = False
-        self.waits_relaxed = np.zeros(state.threads, np.bool_)
+        self.waits_relaxed = np.zeros(self.state.threads, np.bool_)
 
     def end(self) -> None:
         self._ended = self.clocks.now

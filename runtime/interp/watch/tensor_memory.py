@@ -19,8 +19,6 @@ from ....dialect.layouts.tensor_memory import COLUMNS, LANES
 from ...numerics.floats import Array
 from ..machine.events import LANES as WARP
 from ..machine.events import Look, MemoryAccess, Selection
-from ..machine.kernel import DecodedKernel
-from ..machine.state import State
 from .findings import Check, Findings
 from .shared import SharedCheck
 from .warpgroups import Descriptors, RegistersInFlight
@@ -57,19 +55,18 @@ class TensorAccesses(SharedCheck):
 
     name = "tensor"
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.used = kernel.has_tensor_memory
+    def begun(self) -> None:
+        self.used = self.kernel.has_tensor_memory
         if not self.used:
             return
-        self.tensor = state.tensor
+        self.tensor = self.state.tensor
         words = self.tensor.words.size
         self.written = np.zeros(words, np.bool_)
         self.operations: dict[int, _Operation] = {}
         self.last = {kind: np.zeros(words // _UNIT, np.int32) for kind in ("write", "load", "operand")}
-        self.before: list[list[int]] = [[] for _ in range(state.warps)]
+        self.before: list[list[int]] = [[] for _ in range(self.state.warps)]
         """Of each warp, the times of its fences before what orders threads."""
-        self.after = np.zeros(state.warps, np.int32)
+        self.after = np.zeros(self.state.warps, np.int32)
         """And of the last behind it."""
         self.loading: dict[tuple[int, int], list[_Operation]] = {}
         self.descriptors = Descriptors(self, SharedDescriptor.decode)
@@ -244,14 +241,13 @@ class LoadedRegisters(Check):
         super().__init__(findings)
         self.accesses = accesses
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
+    def begun(self) -> None:
         loads = {
             pc: [slot for name, operand in d.named().items() if name[0] == "d" for slot in d.slots(operand)]
-            for pc, d in enumerate(kernel.code)
+            for pc, d in enumerate(self.kernel.code)
             if d.traits.means.startswith("tcgen05.ld")
         }
-        self.flying = RegistersInFlight((slot for slots in loads.values() for slot in slots), state.warps)
+        self.flying = RegistersInFlight((slot for slots in loads.values() for slot in slots), self.state.warps)
         self.loads = {pc: self.flying.of(slots) for pc, slots in loads.items()}
 
     def watch(self, pc: int) -> Look | None:

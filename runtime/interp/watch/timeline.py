@@ -21,8 +21,7 @@ from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
 from ...numerics.floats import Array
 from ..machine.events import Look, Selection, warps_with
-from ..machine.kernel import DecodedKernel, Observer
-from ..machine.state import State
+from ..machine.kernel import Observer
 
 TraceKind: TypeAlias = Literal["tensor copy", "cp.async", "product", "wait", "store"]
 """What goes on: a bulk or tensor copy to shared memory, a group of `cp.async`, matrix products, a wait, stores."""
@@ -247,17 +246,15 @@ class Timeline(Observer):
     """The clocks of the warps that are followed, numbered as in the state; `warps` is how many they are."""
 
     def __init__(self) -> None:
-        self.kernel: DecodedKernel | None = None
         self.events: list[TraceEvent] = []
         self.places: list[tuple[int, int, int]] = []
         self.warps = 0
         self._runs: dict[int, TraceEvent] = {}
         """Of each warp, the instructions of one kind that it issues one after the other."""
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
+    def begun(self) -> None:
         """The CTAs of every batch begin at cycle 0."""
-        self.state, self.kernel = state, kernel
-        geometry = state.geometry
+        geometry = self.state.geometry
         limit = max(geometry.cluster_size, TRACED // geometry.cluster_size * geometry.cluster_size)
         ctas = max(0, min(geometry.ctas, limit - geometry.first))
         self.first, self.per_cta = geometry.first, geometry.warps_per_cta
@@ -307,15 +304,12 @@ class Timeline(Observer):
         return int(self.clock[warp])
 
     def traits(self, pc: int) -> Traits:
-        """The traits of the instruction. Raises ValueError if no launch is followed."""
-        if self.kernel is None:
-            raise ValueError("no launch is followed")
+        """The traits of the instruction."""
         return self.kernel.code[pc].traits
 
     def constant(self, pc: int) -> int:
         """The constant that an instruction has for an operand."""
-        operands = () if self.kernel is None else self.kernel.code[pc].source.operands
-        return next(int(operand.value) for operand in operands if isinstance(operand, Immediate))
+        return next(int(o.value) for o in self.kernel.code[pc].source.operands if isinstance(o, Immediate))
 
     # Events
 
@@ -347,8 +341,7 @@ class Timeline(Observer):
     ) -> TraceEvent:  # fmt: skip
         """An event of a warp, which begins at an instruction."""
         cta, within = divmod(warp, self.per_cta)
-        line = 0 if self.kernel is None else self.kernel.code[pc].source.line
-        source = "" if self.kernel is None else self.kernel.source_of(pc)
+        line, source = self.kernel.code[pc].source.line, self.kernel.source_of(pc)
         return TraceEvent(self.first + cta, within, kind, name, line, start, end, asynchronous, details or {}, source)
 
 

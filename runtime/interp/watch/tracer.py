@@ -16,10 +16,9 @@ from ....dialect.ptx.instructions import BULK, COPIES, PRODUCTS, Traits, family
 from ...numerics.floats import Array
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.flow import CLUSTER_BARRIER
-from ..machine.kernel import DecodedKernel, Observer, Observers
+from ..machine.kernel import Observer, Observers
 from ..machine.mbarriers import OperationGroups, phase
 from ..machine.memory import Buffer
-from ..machine.state import State
 from .timeline import (
     LATENCY,
     SCHEDULERS,
@@ -44,12 +43,6 @@ class Traced(Observer):
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self.begun()
-
-    def begun(self) -> None:
-        """A batch of CTAs starts."""
 
     def watch(self, pc: int) -> Look | None:
         """Nothing is looked at where no CTA is followed."""
@@ -465,7 +458,7 @@ class Tracer(Observers):
     def trace(self) -> LaunchTrace:
         """The trace of the launch. Raises ValueError if no launch was observed."""
         line = self.timeline
-        if line.kernel is None:
+        if not line.places:
             raise ValueError("no launch was observed")
         geometry = line.state.geometry
         x, y, z = geometry.grid

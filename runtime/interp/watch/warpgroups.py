@@ -14,10 +14,10 @@ from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor
 from ....dialect.ptx.text.syntax import Vector
 from ...numerics.floats import Array
 from ..machine.events import Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.kernel import Decoded
 from ..machine.mbarriers import OperationGroups
 from ..machine.memory import RANK_BITS
-from ..machine.state import RegisterSlot, State
+from ..machine.state import RegisterSlot
 from .accesses import units_of
 from .findings import Check
 from .shared import WRITING
@@ -232,11 +232,10 @@ class WarpgroupRegisters(Check):
 
     name = "wgmma"
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.row, Wgmma)}
+    def begun(self) -> None:
+        products = {pc: d for pc, d in enumerate(self.kernel.code) if isinstance(d.row, Wgmma)}
         taken = (slot for d in products.values() for slots in _taken(d) for slot in slots)
-        groups = -(-state.warps // WARPS)
+        groups = -(-self.state.warps // WARPS)
         self.writing = RegistersInFlight(taken, groups)
         self.reading = RegistersInFlight(self.writing.numbers, groups)
         self.names = self.writing.names

@@ -27,8 +27,8 @@ from ....dialect.isa.wmma import WmmaMma, WmmaMove
 from ....dialect.ptx.text.syntax import Register, Vector
 from ...numerics.floats import Array
 from ..machine.events import LANES, Look, MemoryAccess, Selection, warps_with
-from ..machine.kernel import Decoded, DecodedKernel
-from ..machine.state import SPECIALS, RegisterSlot, State
+from ..machine.kernel import Decoded
+from ..machine.state import SPECIALS, RegisterSlot
 from .findings import Check, Findings
 
 _OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
@@ -76,11 +76,10 @@ class WmmaFragments(Check):
         self.parts: list[FragmentRegister | None] = [None, None, None]
         self._numbers: dict[FragmentRegister, int] = {}
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.tags = {bits: np.zeros((n, state.warps), np.int32) for bits, n in kernel.layout.slots.items()}
-        self.used = any(d.row.root == "wmma" for d in kernel.code)
-        self.every = np.arange(state.warps)
+    def begun(self) -> None:
+        self.tags = {bits: np.zeros((n, self.state.warps), np.int32) for bits, n in self.kernel.layout.slots.items()}
+        self.used = any(d.row.root == "wmma" for d in self.kernel.code)
+        self.every = np.arange(self.state.warps)
 
     def number(self, part: FragmentRegister) -> int:
         """The tag of a part."""

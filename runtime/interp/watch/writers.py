@@ -14,10 +14,9 @@ from ....dialect.ptx.instructions import BULK
 from ....dialect.ptx.text.syntax import Address, Immediate, Indexed, Operand, Symbol
 from ...numerics.floats import Array
 from ..machine.events import LANES, Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.kernel import Decoded
 from ..machine.mbarriers import OperationGroups
 from ..machine.memory import PARAM_WINDOW, Buffer, FaultError
-from ..machine.state import State
 from .clocks import UNWAITED, BufferHistory, GridClocks, LastAccesses, agreeing, unchanged
 from .findings import Check, Findings
 from .shared import SharedMemory
@@ -58,20 +57,19 @@ class GlobalWriters(Check):
         """The CTAs that have read a word strongly."""
         self._histories: dict[int, BufferHistory] = {}
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        geometry = state.geometry
+    def begun(self) -> None:
+        geometry = self.state.geometry
         self.each = geometry.warps_per_cta * LANES
-        warp = np.arange(state.threads) % state.warps
+        warp = np.arange(self.state.threads) % self.state.warps
         number = geometry.first + warp // geometry.warps_per_cta
-        inside = warp % geometry.warps_per_cta * LANES + np.arange(state.threads) // state.warps
+        inside = warp % geometry.warps_per_cta * LANES + np.arange(self.state.threads) // self.state.warps
         self.who = number * self.each + inside
         self.cluster = self.each * geometry.cluster_size
-        self.swaps = np.array(["cas" in d.traits.qualifiers for d in kernel.code])
+        self.swaps = np.array(["cas" in d.traits.qualifiers for d in self.kernel.code])
         x, y, z = geometry.grid
         self.ctas = x * y * z
         self.grid.begin(self.shared.clocks, geometry.first // geometry.cluster_size)
-        self.in_flight = OperationGroups(state.threads)
+        self.in_flight = OperationGroups(self.state.threads)
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
@@ -271,10 +269,9 @@ class GlobalProxies(Check):
         self.writers = writers
         self.fenced: defaultdict[Hashable, Array] = defaultdict(lambda: np.zeros(writers.ctas, np.int64))
 
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.asynchronous = np.array([d.traits.asynchronous for d in kernel.code])
-        self.copying = np.array([d.traits.copies_maps for d in kernel.code])
+    def begun(self) -> None:
+        self.asynchronous = np.array([d.traits.asynchronous for d in self.kernel.code])
+        self.copying = np.array([d.traits.copies_maps for d in self.kernel.code])
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]

@@ -14,8 +14,7 @@ class NoToys(Check):
 
     name = "no-toys"
 
-    def begin(self, state, kernel) -> None:
-        super().begin(state, kernel)
-        for pc, instruction in enumerate(kernel.code):
+    def begun(self) -> None:
+        for pc, instruction in enumerate(self.kernel.code):
             if instruction.traits.root == "twice":
                 self.report(pc, "no GPU has it", None)
