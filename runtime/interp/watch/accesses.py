@@ -18,9 +18,9 @@ from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded
 from ..machine.mbarriers import OperationGroups
 from ..machine.state import RegisterSlot
-from .clocks import UNWAITED, Fences
+from .clocks import Fences
 from .findings import Check
-from .shared import WRITING, SharedCheck
+from .shared import UNWAITED, WRITING, SharedCheck
 
 # Shared memory that is written through the generic proxy and read through the asynchronous one.
 #

@@ -15,6 +15,7 @@ from ...base.errors import ArgumentError
 from ..machine.kernel import Observer, Observers
 from .accesses import Bounds, PendingReads, Proxies
 from .barriers import Barriers, Departures, RegisterPool, Transactions
+from .clocks import Clocks
 from .findings import CheckError, Findings
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
@@ -78,13 +79,14 @@ class CheckObserver(Observers):
             members.append(registers)
         races = "races" in wanted or ALL_ORDERS in wanted
         if races or registers is not None or "tensor" in wanted:
-            shared = SharedMemory(self.findings, races, registers)
-            members.append(shared)
+            clocks = Clocks()
+            shared = SharedMemory(self.findings, clocks, races, registers)
+            members += (clocks, shared)
             if "tensor" in wanted:
                 tensor = TensorAccesses(self.findings, shared)
                 members += (tensor, LoadedRegisters(self.findings, tensor))
             if races:
-                writers = GlobalWriters(self.findings, shared)
+                writers = GlobalWriters(self.findings, clocks)
                 members += (writers, GlobalProxies(self.findings, writers))
                 members += (member(self.findings, shared) for member in (Proxies, PendingReads, Departures))
         if "barriers" in wanted or ALL_ORDERS in wanted:

@@ -10,31 +10,34 @@ Between CTAs, words in global memory order what a fence or a release covers: see
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from ...numerics.floats import Array
-from ..machine.events import LANES, warps_with
+from ..machine.events import LANES, Look, MemoryAccess, Selection, warps_with
 from ..machine.flow import CLUSTER_BARRIER
-from ..machine.memory import Buffer
-from ..machine.state import State
+from ..machine.kernel import Decoded, Observer
+from ..machine.mbarriers import phase
+
+MULTIPLYING = ("mma", "wmma.mma")
+"""Products take values of all lanes as `shfl` does, but lanes that are late for them are not told of."""
 
 
-class Clocks:
+class Clocks(Observer):
     """The clocks of all warps in flight. `now` is the time, which goes on from those in flight before; `floor` is one
-    up to which everything is ordered."""
+    up to which everything is ordered. It listens before those that ask it."""
 
-    def __init__(self, state: State, now: int) -> None:
-        self.now = now
+    now = 1
+
+    def begun(self) -> None:
+        state, code = self.state, self.kernel.code
         self.floor = 0
         self.warps = state.warps
         self.per_cta = state.geometry.warps_per_cta
         self.each = self.per_cta * state.geometry.cluster_size
-        self._state = state
         self.seen = np.zeros((state.warps, self.each), np.int32)
         self.of_warps = np.zeros(state.warps, np.int32)
         self.lanes: Array | None = None
@@ -47,6 +50,10 @@ class Clocks:
         self._complete: dict[int, Array] = {}
         self._at_object: dict[int, _Object] = {}
         self._begun: dict[tuple[int, int], deque[tuple[int, Array]]] = {}
+        tests = (pc for pc, one in enumerate(code) if one.traits.means == "mbarrier.test_wait")
+        self._unread = {pc for pc in tests if pc >= self.kernel.entry and not _is_read(code, pc)}
+        self._arrives_relaxed = False
+        self._waits_relaxed = np.zeros(state.threads, np.bool_)
 
     def tick(self) -> int:
         """The time of a new event."""
@@ -55,10 +62,10 @@ class Clocks:
 
     # Barriers of a CTA
 
-    def come(self, number: int, threads: Array, *, relaxed: bool) -> None:
-        """Threads (a mask) bring what their warps know to a barrier: if `relaxed`, what their last fence covers."""
+    def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
+        """Threads bring what their warps know to a barrier: if it is relaxed, what their last fence covers."""
         self.tick()
-        here = warps_with(threads)
+        here, relaxed = warps_with(threads), "relaxed" in self.kernel.code[pc].traits.qualifiers
         brought = self._at_barrier.get(number)
         if brought is None:
             brought = self._at_barrier[number] = np.zeros_like(self.seen)
@@ -83,7 +90,7 @@ class Clocks:
         brought[here] = 0
         self._join_lanes(waiting)
         # At the cluster's barrier, threads go on between their arrival and their wait: that is not ordered.
-        if number != CLUSTER_BARRIER and who == self.each and np.array_equal(waiting, self._state.live):
+        if number != CLUSTER_BARRIER and who == self.each and np.array_equal(waiting, self.state.live):
             self._level()
 
     def _level(self) -> None:
@@ -93,12 +100,21 @@ class Clocks:
 
     # Lanes of a warp
 
-    def meet(self, threads: Array) -> None:
-        """Orders lanes, a mask of threads, with the others of their warp."""
-        self.tick()
-        self._join_lanes(threads)
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
+        if self.kernel.code[pc].traits.is_barrier:
+            self.tick()
+            self._join_lanes(self.state.flow.mask(threads))
+        else:
+            self._gather(pc, threads.mask)
 
-    def gather(self, pc: int, threads: Array | None) -> None:
+    def watch(self, pc: int) -> Look | None:
+        traits = self.kernel.code[pc].traits
+        if traits.name in MULTIPLYING:
+            return lambda sel: self._gather(pc, sel.mask)
+        fences = traits.is_fence and traits.name != "fence.proxy"
+        return (lambda sel: self._fence(sel.warps)) if fences else None
+
+    def _gather(self, pc: int, threads: Array | None) -> None:
         """Lanes (a mask, a group of each warp; None: all) exchange values: that orders what those depend on alone."""
         times = self._gathered.get(pc)
         if times is None:
@@ -106,7 +122,7 @@ class Clocks:
         times[... if threads is None else threads.reshape(LANES, -1)] = self.tick()
 
     def _join_lanes(self, threads: Array) -> None:
-        rows, live = threads.reshape(LANES, -1), self._state.live.reshape(LANES, -1)
+        rows, live = threads.reshape(LANES, -1), self.state.live.reshape(LANES, -1)
         some = rows.any(axis=0)
         every = some & ~(live & ~rows).any(axis=0)
         self.of_warps[every] = self.now
@@ -121,7 +137,7 @@ class Clocks:
 
     # Fences, and words through which threads tell each other
 
-    def fence(self, warps: Array) -> None:
+    def _fence(self, warps: Array) -> None:
         """What these warps did, and know, is told by what they write next; what they read before becomes known."""
         self.tick()
         self._tells = True
@@ -147,40 +163,56 @@ class Clocks:
 
     # mbarrier objects
 
-    def defer(self, place: int, thread: int) -> None:
-        """A thread begins an operation that arrives at an mbarrier later, with the thread's present clock."""
-        warp = thread % self.warps
-        self._begun.setdefault((place, thread), deque()).append((warp % self.each, self.seen[warp].copy()))
-
-    def arrive_deferred(self, place: int, thread: int, phase: int) -> None:
-        """Completes the oldest pending operation of a thread and tells an object in a phase of it."""
-        column, clock = self._begun[place, thread][0]
-        clock[column] = self.tick()
-        thing = self._at_object.setdefault(place, _Object(self.each))
-        thing.move_to(phase)
-        np.maximum(thing.coming, clock, out=thing.coming)
-
-    def forget(self, place: int, thread: int) -> None:
-        """The first of what a thread has begun is over."""
-        self._begun[place, thread].popleft()
-
-    def arrive(self, places: Array, warps: Array, phases: Array, *, relaxed: bool) -> None:
-        """Warps arrive at objects, which are in these phases. What they tell is as in `come`."""
+    def access(self, access: MemoryAccess) -> None:
+        if access.buffer is not self.state.memory.shared.buffer or not access.start.size:
+            return
         self.tick()
-        told = self._fenced if relaxed else self._published()
-        for place in np.unique(places):
-            mine = places == place
-            thing = self._at_object.setdefault(int(place), _Object(self.each))
-            thing.move_to(int(phases[mine][0]))
-            np.maximum(thing.coming, told[warps[mine]].max(axis=0), out=thing.coming)
+        traits = self.kernel.code[access.pc].traits
+        if access.kind == "atomic" and not traits.updates:
+            relaxed = "relaxed" in traits.qualifiers
+            self._arrives_relaxed = relaxed and traits.means == "mbarrier.arrive"
+            self._waits_relaxed[access.threads] = relaxed or access.pc in self._unread
 
-    def passed(self, places: Array, threads: Array, phases: Array, relaxed: Array) -> None:
-        """Threads see that objects end the phase before. Those of a mask know what arrivals told behind a fence."""
-        for place in np.unique(places):
-            mine = places == place
+    def defer(self, start: Array, threads: Array) -> None:
+        """Threads begin operations that arrive at objects later, with the threads' present clocks."""
+        for place, thread in zip(start.tolist(), threads.tolist(), strict=True):
+            warp = thread % self.warps
+            self._begun.setdefault((place, thread), deque()).append((warp % self.each, self.seen[warp].copy()))
+
+    def count(self, start: Array, threads: Array, arrivals: Array, transactions: Array, *, deferred: bool) -> None:
+        """The first of what each thread has begun is over."""
+        for place, thread in zip(start.tolist(), threads.tolist(), strict=True) if deferred else ():
+            self._begun[place, thread].popleft()
+
+    def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
+        """Warps arrive at objects, or the oldest pending copy of a thread. What they tell is as in `come`."""
+        now = self.tick()
+        if copy is not None:
+            column, clock = self._begun[int(start[0]), int(threads[0])][0]
+            clock[column] = now
+            self._tell(start, clock[None])
+        else:
+            told = self._fenced if self._arrives_relaxed else self._published()
+            self._tell(start, told[threads % self.warps])
+
+    def _tell(self, start: Array, clocks: Array) -> None:
+        """Tells objects, in their present phases, of clocks, one for each."""
+        for place in np.unique(start):
+            thing = self._at_object.setdefault(int(place), _Object(self.each))
+            thing.move_to(self._phase(place))
+            np.maximum(thing.coming, clocks[start == place].max(axis=0), out=thing.coming)
+
+    def _phase(self, place: int) -> int:
+        return int(phase(self.state.mbarriers.words[place // 8]))
+
+    def passed(self, start: Array, threads: Array) -> None:
+        """Threads see that objects end the phase before. Relaxed ones know what arrivals told behind a fence."""
+        relaxed = self._waits_relaxed[threads]
+        for place in np.unique(start):
+            mine = start == place
             thing = self._at_object.get(int(place))
             if thing is not None:
-                thing.move_to(int(phases[mine][0]))
+                thing.move_to(self._phase(place))
                 late = threads[mine & relaxed] % self.warps
                 self._due[late] = np.maximum(self._due[late], thing.complete)
                 warps = threads[mine & ~relaxed] % self.warps
@@ -218,7 +250,7 @@ class Clocks:
                 continue
             mine: Array = times[lanes, warps]
             alike: Array = np.equal(times[:, warps], mine)
-            every: Array = np.logical_and.reduce(alike | ~self._state.live.reshape(LANES, -1)[:, warps], axis=0)
+            every: Array = np.logical_and.reduce(alike | ~self.state.live.reshape(LANES, -1)[:, warps], axis=0)
             one: Array = alike[others, np.arange(warps.size)]
             np.maximum(exchanged, np.where(np.where(others < 0, every, one), mine, 0), out=exchanged)
         return exchanged
@@ -230,6 +262,24 @@ class Clocks:
         times = self.lanes[lanes, warps].copy()
         times[np.arange(lanes.size), lanes] = 0
         return np.maximum(self.of_warps[warps], times.max(axis=1))
+
+
+def _is_read(code: Sequence[Decoded], pc: int) -> bool:
+    """Whether what an instruction writes may be read before it is overwritten; what a called function does may."""
+    slots, left, seen = set(code[pc].writes), [pc + 1], set[int]()
+    while left:
+        at = left.pop()
+        if at in seen or at >= len(code):
+            continue
+        seen.add(at)
+        one, root = code[at], code[at].traits.root
+        if root in ("brx", "call") or not slots.isdisjoint((one.guard, *one.reads)):
+            return True
+        if one.guard is not None or not (root in ("bra", "ret", "exit") or slots.issubset(one.writes)):
+            left.append(at + 1)
+        if root == "bra":
+            left.append(one.context.label(one.context.operands[0]))
+    return False
 
 
 class Fences:
@@ -342,148 +392,3 @@ def _merged(one: ClusterTimes, other: ClusterTimes) -> ClusterTimes:
         mine = result.get(cluster)
         result[cluster] = row if mine is None or mine is row else np.maximum(mine, row)
     return result
-
-
-# The shadow of memory: who wrote and read each piece last, and when.
-
-UNWAITED = np.iinfo(np.int32).max
-"""The time of a write by an asynchronous copy that nobody has waited for."""
-
-MANY = NOBODY = -1
-"""The lane of several lanes, and the thread where there was no access."""
-
-
-class Pieces(ABC):
-    """Memory in pieces of `width` bytes, which are as small as the smallest access so far."""
-
-    width = 16
-
-    def pieces(self, start: Array, width: int, *of_accesses: Array) -> tuple[Array, ...]:
-        """The pieces that accesses touch, and what is given of each access, once for each piece."""
-        if (smallest := width & -width) < self.width:
-            self.split(self.width // smallest)
-            self.width = smallest
-        each, first = width // self.width, start // self.width
-        if each == 1:
-            return first, *of_accesses
-        return (first[:, None] + np.arange(each)).reshape(-1), *(np.repeat(g, each) for g in of_accesses)
-
-    @abstractmethod
-    def split(self, times: int) -> None:
-        """Makes so many pieces of each."""
-
-
-class Shadow(Pieces):
-    """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too. Of the last
-    write: whether there was one (`written`), its time, thread and instruction, and how `strong` it was (0: weak, 1: for
-    its CTA alone, 2: for all). Of the last read of each warp: time, lane, instruction, and strength."""
-
-    def __init__(self, size: int, warps: int) -> None:
-        pieces = -(-size // self.width)
-        self.written, self.write_strong = (np.zeros(pieces, kind) for kind in (np.bool_, np.int8))
-        self.write_time, self.writer, self.write_pc = (np.zeros(pieces, np.int32) for _ in range(3))
-        self.read_time, self.read_pc = (np.zeros((pieces, warps), np.int32) for _ in range(2))
-        self.reader, self.read_strong = (np.zeros((pieces, warps), np.int8) for _ in range(2))
-
-    def split(self, times: int) -> None:
-        arrays: dict[str, Array] = {name: old for name, old in vars(self).items() if isinstance(old, np.ndarray)}
-        for name, old in arrays.items():
-            setattr(self, name, np.repeat(old, times, axis=0))
-
-
-class LastAccesses:
-    """Of each piece of a buffer: who accessed it last, by the thread's number in the grid (`NOBODY` if it was not
-    accessed), when, by which instruction, and how strongly (see `Shadow`). Takes memory from the first access on."""
-
-    def __init__(self, pieces: int) -> None:
-        self._pieces = pieces
-        self._rows: Array | None = None
-
-    def split(self, parts: int) -> None:
-        """Splits each piece into `parts` pieces."""
-        self._pieces *= parts
-        if self._rows is not None:
-            self._rows = np.repeat(self._rows, parts, axis=0)
-
-    def who(self, piece: Array) -> Array:
-        return self._column(piece, 0)
-
-    def time(self, piece: Array) -> Array:
-        return self._column(piece, 1)
-
-    def pc(self, piece: Array) -> Array:
-        return self._column(piece, 2) >> 2
-
-    def strong(self, piece: Array) -> Array:
-        return self._column(piece, 2) & 3
-
-    def _column(self, piece: Array, number: int) -> Array:
-        return np.full(piece.shape, NOBODY, np.int32) if self._rows is None else self._rows[piece, number]
-
-    def put(self, piece: Array, who: Array, time: int, pc: int, strong: int) -> None:
-        """Accesses of one instruction; of several to one piece, the last is remembered."""
-        rows = np.empty((piece.size, 3), np.int32)
-        rows[:, 0], rows[:, 1], rows[:, 2] = who, time, 4 * pc + strong
-        self._written()[piece] = rows
-
-    def take(self, piece: Array, other: LastAccesses) -> None:
-        """Copies the entries of pieces from another record."""
-        if piece.size and other._rows is not None:
-            self._written()[piece] = other._rows[piece]
-
-    def forget(self, piece: Array) -> None:
-        """Nobody accessed these pieces."""
-        if self._rows is not None:
-            self._rows[piece, 0] = NOBODY
-
-    def _written(self) -> Array:
-        if self._rows is None:
-            self._rows = np.full((self._pieces, 3), NOBODY, np.int32)
-        return self._rows
-
-
-class BufferHistory(Pieces):
-    """The last store to each piece of a buffer, and the last two threads that read it since then. Two are kept so that
-    a thread that reads and then stores does not hide another reader; earlier readers are forgotten. Pieces are split
-    when a smaller access comes."""
-
-    def __init__(self, size: int) -> None:
-        pieces = -(-size // self.width)
-        self.stored, self.read, self.other = (LastAccesses(pieces) for _ in range(3))
-
-    def split(self, times: int) -> None:
-        for last in (self.stored, self.read, self.other):
-            last.split(times)
-
-    def put_read(self, piece: Array, who: Array, time: int, pc: int, strong: int) -> None:
-        """Reads of one instruction."""
-        before = self.read.who(piece)
-        self.other.take(piece[(before != who) & (before != NOBODY)], self.read)
-        self.read.put(piece, who, time, pc, strong)
-        others = self.read.who(piece) != who
-        if others.any():
-            self.other.put(piece[others], who[others], time, pc, strong)
-
-    def put_store(self, piece: Array, who: Array, time: int, pc: int, strong: int) -> None:
-        """Stores of one instruction. Reads before them are forgotten: later accesses do not race with them."""
-        self.stored.put(piece, who, time, pc, strong)
-        self.read.forget(piece)
-        self.other.forget(piece)
-
-
-def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
-    """A mask of the pieces of a buffer that hold these bytes already; all False if the bytes are unknown."""
-    if values is None:
-        return np.zeros(piece.size, np.bool_)
-    width = values.shape[1]
-    return (buffer.data[: buffer.size // width * width].reshape(-1, width)[piece] == values).all(axis=1)
-
-
-def agreeing(piece: Array, values: Array | None) -> Array:
-    """Which pieces get the bytes that the last access to them stores there; none where the bytes are unknown."""
-    if values is None:
-        return np.zeros(piece.size, np.bool_)
-    pieces, number = np.unique(piece, return_inverse=True)
-    last = np.zeros(pieces.size, np.intp)
-    last[number] = np.arange(piece.size)
-    return (values == values[last[number]]).all(axis=1)

@@ -24,6 +24,7 @@ from ..machine.events import LANES, BoundStep, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded
 from ..machine.state import RegisterSlot, State
 from ..meaning.synchronisation import shuffle_origin, words_of
+from .clocks import MULTIPLYING
 from .findings import Check, Findings
 
 # Which lanes of a warp an instruction reads its operands in, where that is not all; and through which instructions
@@ -77,8 +78,6 @@ def _allow(masks: dict[str, Array], operand: Operand, lanes: list[int]) -> None:
 
 
 _COLLECTIVE = ("shfl", "vote", "redux", "match")
-MULTIPLYING = ("mma", "wmma.mma")
-"""Products take values of all lanes as those do, but lanes that are late for them are not told of."""
 
 
 class Exchanges:

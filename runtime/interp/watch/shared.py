@@ -10,7 +10,8 @@ note.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,13 +20,11 @@ from ....dialect.isa.matrix_moves import LoadMatrix
 from ....dialect.isa.row import Row
 from ....dialect.ptx.instructions import Traits
 from ...numerics.floats import Array
-from ..machine.events import Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded
-from ..machine.mbarriers import phase
+from ..machine.events import MemoryAccess
 from ..machine.memory import Buffer
-from .clocks import MANY, UNWAITED, Clocks, Shadow, agreeing, unchanged
+from .clocks import Clocks
 from .findings import Check, Findings
-from .registers import MULTIPLYING, Exchanges, UninitialisedRegisters
+from .registers import Exchanges, UninitialisedRegisters
 
 WRITING = ("store", "atomic", "copy")
 """The kinds of accesses that write."""
@@ -36,6 +35,51 @@ _ROW_ELEMENTS = 16
 
 _BYTES_PER_PIECE = 16
 _BYTES_PER_READER = 10
+
+
+UNWAITED = np.iinfo(np.int32).max
+"""The time of a write by an asynchronous copy that nobody has waited for."""
+
+MANY = -1
+"""The lane of several lanes."""
+
+
+class Pieces(ABC):
+    """Memory in pieces of `width` bytes, which are as small as the smallest access so far."""
+
+    width = 16
+
+    def pieces(self, start: Array, width: int, *of_accesses: Array) -> tuple[Array, ...]:
+        """The pieces that accesses touch, and what is given of each access, once for each piece."""
+        if (smallest := width & -width) < self.width:
+            self.split(self.width // smallest)
+            self.width = smallest
+        each, first = width // self.width, start // self.width
+        if each == 1:
+            return first, *of_accesses
+        return (first[:, None] + np.arange(each)).reshape(-1), *(np.repeat(g, each) for g in of_accesses)
+
+    @abstractmethod
+    def split(self, times: int) -> None:
+        """Makes so many pieces of each."""
+
+
+class Shadow(Pieces):
+    """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too. Of the last
+    write: whether there was one (`written`), its time, thread and instruction, and how `strong` it was (0: weak, 1: for
+    its CTA alone, 2: for all). Of the last read of each warp: time, lane, instruction, and strength."""
+
+    def __init__(self, size: int, warps: int) -> None:
+        pieces = -(-size // self.width)
+        self.written, self.write_strong = (np.zeros(pieces, kind) for kind in (np.bool_, np.int8))
+        self.write_time, self.writer, self.write_pc = (np.zeros(pieces, np.int32) for _ in range(3))
+        self.read_time, self.read_pc = (np.zeros((pieces, warps), np.int32) for _ in range(2))
+        self.reader, self.read_strong = (np.zeros((pieces, warps), np.int8) for _ in range(2))
+
+    def split(self, times: int) -> None:
+        arrays: dict[str, Array] = {name: old for name, old in vars(self).items() if isinstance(old, np.ndarray)}
+        for name, old in arrays.items():
+            setattr(self, name, np.repeat(old, times, axis=0))
 
 
 @dataclass
@@ -56,11 +100,13 @@ class _Touch:
 class SharedMemory(Check):
     """Follows accesses to shared memory; `races` are told of if asked for, `registers` of loads of unwritten bytes."""
 
-    def __init__(self, findings: Findings, races: bool, registers: UninitialisedRegisters | None) -> None:
+    def __init__(
+        self, findings: Findings, clocks: Clocks, races: bool, registers: UninitialisedRegisters | None
+    ) -> None:
         super().__init__(findings)
+        self.clocks = clocks
         self.races = races
         self.registers = registers
-        self._ended: int = 1
 
     def weight(self, shared: int, warps: int) -> int:
         """For pieces of 4 bytes, the smallest that are common."""
@@ -68,7 +114,6 @@ class SharedMemory(Check):
 
     def begun(self) -> None:
         self.buffer = self.state.memory.shared.buffer
-        self.clocks = Clocks(self.state, self._ended)
         self.exchanges = Exchanges(self.kernel.code)
         self.shadow = Shadow(self.buffer.size, self.clocks.each)
         self.stride = self.buffer.size // self.state.geometry.ctas
@@ -76,13 +121,8 @@ class SharedMemory(Check):
             ctas = self.shadow.written.reshape(self.state.geometry.ctas, -1)
             ctas[:, self.state.reserved // self.shadow.width :] = True
         self.widths = [_data_bytes(d.row) for d in self.kernel.code]
-        tests = (pc for pc, one in enumerate(self.kernel.code) if one.traits.means == "mbarrier.test_wait")
-        self.unread = {pc for pc in tests if pc >= self.kernel.entry and not _is_read(self.kernel.code, pc)}
-        self.arrives_relaxed = False
-        self.waits_relaxed = np.zeros(self.state.threads, np.bool_)
 
     def end(self) -> None:
-        self._ended = self.clocks.now
         shadow, flying = self.shadow, np.flatnonzero(self.shadow.write_time == UNWAITED)
         late: list[int] = np.unique(shadow.write_pc[flying]).tolist()
         for pc in late if self.races else ():
@@ -91,48 +131,6 @@ class SharedMemory(Check):
                 text = "nobody waits for it before its CTA ends; its shared memory may be another CTA's by then"
                 address, thread = int(mine[0]) * shadow.width % self.stride, int(shadow.writer[mine[0]])
                 self.report(pc, text, thread, address, about="end", check="races")
-
-    # What orders
-
-    def watch(self, pc: int) -> Look | None:
-        traits = self.kernel.code[pc].traits
-        if traits.name in MULTIPLYING:
-            return lambda sel: self.clocks.gather(pc, sel.mask)
-        fences = traits.is_fence and traits.name != "fence.proxy"
-        return (lambda sel: self.clocks.fence(sel.warps)) if fences else None
-
-    def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
-        self.clocks.come(number, threads, relaxed="relaxed" in self.kernel.code[pc].traits.qualifiers)
-
-    def join(self, number: int, arrived: Array, waiting: Array) -> None:
-        self.clocks.join(number, arrived, waiting)
-
-    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        if self.kernel.code[pc].traits.is_barrier:
-            self.clocks.meet(self.state.flow.mask(threads))
-        else:
-            self.clocks.gather(pc, threads.mask)
-
-    def defer(self, start: Array, threads: Array) -> None:
-        for place, thread in zip(start.tolist(), threads.tolist(), strict=True):
-            self.clocks.defer(place, thread)
-
-    def count(self, start: Array, threads: Array, arrivals: Array, transactions: Array, *, deferred: bool) -> None:
-        if deferred:
-            for place, thread in zip(start.tolist(), threads.tolist(), strict=True):
-                self.clocks.forget(place, thread)
-
-    def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
-        if copy is not None:
-            self.clocks.arrive_deferred(int(start[0]), int(threads[0]), int(self._phases(start)[0]))
-            return
-        self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start), relaxed=self.arrives_relaxed)
-
-    def passed(self, start: Array, threads: Array) -> None:
-        self.clocks.passed(start, threads, self._phases(start), self.waits_relaxed[threads])
-
-    def _phases(self, start: Array) -> Array:
-        return phase(self.state.mbarriers.words[start // 8])
 
     # What is ordered
 
@@ -148,7 +146,6 @@ class SharedMemory(Check):
     def access(self, access: MemoryAccess) -> None:
         if access.buffer is not self.buffer or not access.start.size:
             return
-        self.clocks.tick()
         warps, traits = self.clocks.warps, self.kernel.code[access.pc].traits
         width, level = self.widths[access.pc] or access.width, traits.strength or 2 * (access.kind == "atomic")
         each = np.full(access.start.size, level, np.int8)
@@ -166,10 +163,6 @@ class SharedMemory(Check):
         values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
         uses_object = access.kind == "atomic" and not traits.updates
-        if uses_object:
-            relaxed = "relaxed" in traits.qualifiers
-            self.arrives_relaxed = relaxed and traits.means == "mbarrier.arrive"
-            self.waits_relaxed[access.threads] = relaxed or access.pc in self.unread
         self._after_write(touch, access.kind)
         if access.kind not in WRITING or access.kind == "atomic":
             self._initialised(touch, access)
@@ -353,7 +346,7 @@ class SharedMemory(Check):
 
 
 class SharedCheck(Check):
-    """Another check of shared memory: `shared` has the clocks, and is told of every event before it."""
+    """Another check of shared memory: `shared` is told of every event before it."""
 
     name = "races"
 
@@ -362,22 +355,22 @@ class SharedCheck(Check):
         self.shared = shared
 
 
-def _is_read(code: Sequence[Decoded], pc: int) -> bool:
-    """Whether what an instruction writes may be read before it is overwritten; what a called function does may."""
-    slots, left, seen = set(code[pc].writes), [pc + 1], set[int]()
-    while left:
-        at = left.pop()
-        if at in seen or at >= len(code):
-            continue
-        seen.add(at)
-        one, root = code[at], code[at].traits.root
-        if root in ("brx", "call") or not slots.isdisjoint((one.guard, *one.reads)):
-            return True
-        if one.guard is not None or not (root in ("bra", "ret", "exit") or slots.issubset(one.writes)):
-            left.append(at + 1)
-        if root == "bra":
-            left.append(one.context.label(one.context.operands[0]))
-    return False
+def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
+    """A mask of the pieces of a buffer that hold these bytes already; all False if the bytes are unknown."""
+    if values is None:
+        return np.zeros(piece.size, np.bool_)
+    width = values.shape[1]
+    return (buffer.data[: buffer.size // width * width].reshape(-1, width)[piece] == values).all(axis=1)
+
+
+def agreeing(piece: Array, values: Array | None) -> Array:
+    """Which pieces get the bytes that the last access to them stores there; none where the bytes are unknown."""
+    if values is None:
+        return np.zeros(piece.size, np.bool_)
+    pieces, number = np.unique(piece, return_inverse=True)
+    last = np.zeros(pieces.size, np.intp)
+    last[number] = np.arange(piece.size)
+    return (values == values[last[number]]).all(axis=1)
 
 
 def _data_bytes(form: Row) -> int:

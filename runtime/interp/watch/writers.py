@@ -17,9 +17,9 @@ from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded
 from ..machine.mbarriers import OperationGroups
 from ..machine.memory import PARAM_WINDOW, Buffer, FaultError
-from .clocks import UNWAITED, BufferHistory, GridClocks, LastAccesses, agreeing, unchanged
+from .clocks import Clocks, GridClocks
 from .findings import Check, Findings
-from .shared import SharedMemory
+from .shared import UNWAITED, Pieces, agreeing, unchanged
 
 # Global memory: threads of one launch that store different values to one address, read what another stores, or store
 # over what another reads, when nothing orders them.
@@ -31,6 +31,90 @@ from .shared import SharedMemory
 # is read for a compare-and-swap is compared there: weak reads do not race with one. What bulk and tensor copies read,
 # the thread does that issues them, then; what they store is in flight until that thread has waited for its group, for
 # more than the `.read` of its source.
+
+
+_NOBODY = -1
+"""The thread where there was no access."""
+
+
+class LastAccesses:
+    """Of each piece of a buffer: who accessed it last, by the thread's number in the grid (`_NOBODY` if it was not
+    accessed), when, by which instruction, and how strongly (see `Shadow`). Takes memory from the first access on."""
+
+    def __init__(self, pieces: int) -> None:
+        self._pieces = pieces
+        self._rows: Array | None = None
+
+    def split(self, parts: int) -> None:
+        """Splits each piece into `parts` pieces."""
+        self._pieces *= parts
+        if self._rows is not None:
+            self._rows = np.repeat(self._rows, parts, axis=0)
+
+    def who(self, piece: Array) -> Array:
+        return self._column(piece, 0)
+
+    def time(self, piece: Array) -> Array:
+        return self._column(piece, 1)
+
+    def pc(self, piece: Array) -> Array:
+        return self._column(piece, 2) >> 2
+
+    def strong(self, piece: Array) -> Array:
+        return self._column(piece, 2) & 3
+
+    def _column(self, piece: Array, number: int) -> Array:
+        return np.full(piece.shape, _NOBODY, np.int32) if self._rows is None else self._rows[piece, number]
+
+    def put(self, piece: Array, who: Array, time: int, pc: int, strong: int) -> None:
+        """Accesses of one instruction; of several to one piece, the last is remembered."""
+        rows = np.empty((piece.size, 3), np.int32)
+        rows[:, 0], rows[:, 1], rows[:, 2] = who, time, 4 * pc + strong
+        self._written()[piece] = rows
+
+    def take(self, piece: Array, other: LastAccesses) -> None:
+        """Copies the entries of pieces from another record."""
+        if piece.size and other._rows is not None:
+            self._written()[piece] = other._rows[piece]
+
+    def forget(self, piece: Array) -> None:
+        """Nobody accessed these pieces."""
+        if self._rows is not None:
+            self._rows[piece, 0] = _NOBODY
+
+    def _written(self) -> Array:
+        if self._rows is None:
+            self._rows = np.full((self._pieces, 3), _NOBODY, np.int32)
+        return self._rows
+
+
+class BufferHistory(Pieces):
+    """The last store to each piece of a buffer, and the last two threads that read it since then. Two are kept so that
+    a thread that reads and then stores does not hide another reader; earlier readers are forgotten. Pieces are split
+    when a smaller access comes."""
+
+    def __init__(self, size: int) -> None:
+        pieces = -(-size // self.width)
+        self.stored, self.read, self.other = (LastAccesses(pieces) for _ in range(3))
+
+    def split(self, times: int) -> None:
+        for last in (self.stored, self.read, self.other):
+            last.split(times)
+
+    def put_read(self, piece: Array, who: Array, time: int, pc: int, strong: int) -> None:
+        """Reads of one instruction."""
+        before = self.read.who(piece)
+        self.other.take(piece[(before != who) & (before != _NOBODY)], self.read)
+        self.read.put(piece, who, time, pc, strong)
+        others = self.read.who(piece) != who
+        if others.any():
+            self.other.put(piece[others], who[others], time, pc, strong)
+
+    def put_store(self, piece: Array, who: Array, time: int, pc: int, strong: int) -> None:
+        """Stores of one instruction. Reads before them are forgotten: later accesses do not race with them."""
+        self.stored.put(piece, who, time, pc, strong)
+        self.read.forget(piece)
+        self.other.forget(piece)
 
 
 @dataclass
@@ -45,13 +129,13 @@ class _Store:
 
 
 class GlobalWriters(Check):
-    """Follows stores to global memory. `shared` has the clocks, and is told of every event before this."""
+    """Follows stores to global memory."""
 
     name = "races"
 
-    def __init__(self, findings: Findings, shared: SharedMemory) -> None:
+    def __init__(self, findings: Findings, clocks: Clocks) -> None:
         super().__init__(findings)
-        self.shared = shared
+        self.clocks = clocks
         self.grid = GridClocks()
         self._told: set[int] = set()
         """The CTAs that have read a word strongly."""
@@ -68,7 +152,7 @@ class GlobalWriters(Check):
         self.swaps = np.array(["cas" in d.traits.qualifiers for d in self.kernel.code])
         x, y, z = geometry.grid
         self.ctas = x * y * z
-        self.grid.begin(self.shared.clocks, geometry.first // geometry.cluster_size)
+        self.grid.begin(self.clocks, geometry.first // geometry.cluster_size)
         self.in_flight = OperationGroups(self.state.threads)
 
     def watch(self, pc: int) -> Look | None:
@@ -103,7 +187,7 @@ class GlobalWriters(Check):
         """Handles a strong access: a read acquires what the last write published, and a write publishes."""
         traits, warps = self.kernel.code[access.pc].traits, access.threads % self.state.warps
         word, ctas = (id(access.buffer), access.start, warps), self.who[access.threads] // self.each
-        self.shared.clocks.exchange(*word, access.kind, acquire=traits.acquires, release=traits.releases)
+        self.clocks.exchange(*word, access.kind, acquire=traits.acquires, release=traits.releases)
         self.grid.exchange(*word, ctas, access.kind, release=traits.releases_to_cluster)
         if access.kind != "store":
             self._told.update(ctas.tolist())
@@ -118,7 +202,7 @@ class GlobalWriters(Check):
         piece, thread = history.pieces(access.start, access.width, access.threads)
         if strong < 2:
             self._after_store(access, history, piece, thread)
-        history.put_read(piece, self.who[thread], self.shared.clocks.tick(), access.pc, strong)
+        history.put_read(piece, self.who[thread], self.clocks.tick(), access.pc, strong)
 
     def _history(self, access: MemoryAccess) -> BufferHistory:
         key = id(access.buffer)
@@ -163,7 +247,7 @@ class GlobalWriters(Check):
         piece, thread = history.pieces(access.start, access.width, access.threads)
         values = None if access.values is None else access.values.reshape(-1, history.width)
         store = _Store(piece, thread, self.who[thread], values, history.width)
-        now = self.shared.clocks.tick()
+        now = self.clocks.tick()
         for last in (history.stored,) if self.swaps[access.pc] else (history.stored, history.read, history.other):
             race = self._races(last, store, strong)
             if race.any():
@@ -185,7 +269,7 @@ class GlobalWriters(Check):
 
         def finish(_: Array) -> None:
             (piece,) = history.pieces(access.start, access.width)
-            put(piece[(last.time(piece) == UNWAITED) & (last.who(piece) == who)], self.shared.clocks.tick())
+            put(piece[(last.time(piece) == UNWAITED) & (last.who(piece) == who)], self.clocks.tick())
 
         put(history.pieces(access.start, access.width)[0], UNWAITED)
         self.in_flight.issue(access.threads[:1], finish)
@@ -209,7 +293,7 @@ class GlobalWriters(Check):
         if near.size:
             inside = before[near] - self.state.geometry.first * self.each
             other = inside % LANES * self.state.warps + inside // LANES
-            ordered[near] = self.shared.clocks.ordered(thread[near], other, times[near])
+            ordered[near] = self.clocks.ordered(thread[near], other, times[near])
         far = np.flatnonzero(~ordered)
         ordered[far] = times[far] <= self.grid.before(mine[far] // self.each, before[far] // LANES)
         return ordered
@@ -287,7 +371,7 @@ class GlobalProxies(Check):
         return (lambda sel: self._use(pc, base, sel)) if decoded.traits.name.endswith(".tensor") else None
 
     def _fence(self, what: Hashable, threads: Array) -> None:
-        self.fenced[what][self.writers.who[threads] // self.writers.each] = self.writers.shared.clocks.now
+        self.fenced[what][self.writers.who[threads] // self.writers.each] = self.writers.clocks.now
 
     def _acquire(self, decoded: Decoded, base: Operand, sel: Selection) -> None:
         for buffer, start, threads in self._places(decoded, base, sel):
