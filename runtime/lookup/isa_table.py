@@ -20,7 +20,7 @@ from ...dialect.isa.mma import Mma
 from ...dialect.isa.row import NEWEST, TARGETS, Row, Target, Version
 from ...dialect.isa.row import target as target_row
 from ...dialect.layouts.layout import Layout
-from ...dialect.ptx.instructions import FAMILIES, every_row
+from ...dialect.ptx.instructions import FAMILIES, every_row, family
 from ...dialect.ptx.rows.grammar import PatternRow, pieces
 from ..base.errors import WarploomError
 from ..base.launch import known_target
@@ -31,39 +31,6 @@ TYPES = (*ELEMENT_TYPES, "b16", "b8", "b6x16_p32", "b4x16_p64")
 """Names of element types that spellings have, those of matrix moves too."""
 
 NOTATION = "`.(a|b)` stands for one of several qualifiers, and `[.a]` for an optional one."
-
-SECTIONS = {
-    "9.7.14.4.3": "wmma.load",
-    "9.7.14.4.4": "wmma.store",
-    "9.7.14.4.5": "wmma.mma",
-    "9.7.14.5.1": "mma m8n8k4, f16",
-    "9.7.14.5.2": "mma m8n8k4, f64",
-    "9.7.14.5.3": "mma m8n8k16",
-    "9.7.14.5.4": "mma m8n8k32",
-    "9.7.14.5.5": "mma m8n8k128",
-    "9.7.14.5.6": "mma m16n8k4",
-    "9.7.14.5.7": "mma m16n8k8",
-    "9.7.14.5.8": "mma m16n8k16, 16 bits and wider",
-    "9.7.14.5.9": "mma m16n8k16, 8 bits",
-    "9.7.14.5.10": "mma m16n8k32",
-    "9.7.14.5.11": "mma m16n8k64",
-    "9.7.14.5.12": "mma m16n8k128",
-    "9.7.14.5.13": "mma m16n8k256",
-    "9.7.14.5.15": "ldmatrix",
-    "9.7.14.5.16": "stmatrix",
-    "9.7.14.5.17": "movmatrix",
-    "9.7.14.6.2.1": "mma.sp m16n8k16, f16 and bf16",
-    "9.7.14.6.2.2": "mma.sp m16n8k32, f16 and bf16",
-    "9.7.14.6.2.3": "mma.sp m16n8k16, tf32",
-    "9.7.14.6.2.4": "mma.sp m16n8k8, tf32",
-    "9.7.14.6.2.5": "mma.sp m16n8k32, 8 bits",
-    "9.7.14.6.2.6": "mma.sp m16n8k64, 8 bits",
-    "9.7.14.6.2.7": "mma.sp m16n8k64, 4 bits",
-    "9.7.14.6.2.8": "mma.sp m16n8k128, 4 bits",
-    "9.7.15.5.2": "wgmma.mma_async",
-    "9.7.15.6": "wgmma.mma_async.sp",
-}
-"""Titles of sections of PTX ISA 9.7.14 and 9.7.15 by number, in the order of the manual, as tables are grouped."""
 
 
 def order(section: str) -> tuple[int, ...]:
@@ -91,7 +58,8 @@ class Query:
 
 @dataclass(frozen=True)
 class Line:
-    """Forms that differ in their qualifiers alone, as one pattern: `text`. `count` of them, since `ptx`."""
+    """Forms that differ in their qualifiers alone, as one pattern: `text`; `count` of them, since `ptx`. `section` is
+    their heading: "9.7.14.5.9  mma m16n8k16, s8 u8"."""
 
     section: str
     ptx: str
@@ -190,11 +158,24 @@ def _available(row: Row, target: Target | None, version: Version | None) -> bool
 def lines(rows_: Iterable[Row], target: str | None = None, every: bool = False) -> tuple[Line, ...]:
     """The rows as patterns, or as a line for each spelling, in the order of the manual. Forms that differ in their
     spellings alone share patterns. `ptx` is since when the target has them, if one is given."""
-    on, groups = as_target(target), dict[tuple[str, str, str, int], list[Row]]()
+    on, groups, sections = as_target(target), dict[tuple[str, str, str, int], list[Row]](), dict[str, list[Row]]()
     for number, row in enumerate(rows_):
+        sections.setdefault(row.section, []).append(row)
         own = number if every or isinstance(row, PatternRow) else -1
         groups.setdefault((row.section, _since(row, on), row.requirement(), own), []).append(row)
-    return tuple(Line(*key[:3], text, count) for key, group in groups.items() for text, count in _texts(group, every))
+    titles = {section: f"{section}  {_title(mine)}".rstrip() for section, mine in sections.items()}
+    return tuple(
+        Line(titles[section], ptx, requirement, text, count)
+        for (section, ptx, requirement, _), group in groups.items() for text, count in _texts(group, every)
+    )  # fmt: skip
+
+
+def _title(rows_: Sequence[Row]) -> str:
+    """What a section is about: its matrix instruction; of `mma` the shape, and the types of A."""
+    if products := [row for row in rows_ if isinstance(row, Mma)]:
+        types = " ".join(dict.fromkeys(row.a.name for row in products))
+        return f"{family(products[0].spelling)} {products[0].shape}, {types}"
+    return next((family(row.spelling) or "" for row in rows_ if isinstance(row, Form)), "")
 
 
 def _texts(group: Sequence[Row], every: bool) -> Sequence[tuple[str, int]]:
@@ -291,10 +272,10 @@ def _choice(alternatives: Sequence[str]) -> str:
 
 
 def by_section(lines_: Sequence[Line]) -> dict[str, list[Line]]:
-    """The lines under a heading for each section: "9.7.14.5.8  mma m16n8k16, 16 bits and wider"."""
+    """The lines under a heading for each section."""
     groups: dict[str, list[Line]] = {}
     for line in lines_:
-        groups.setdefault(f"{line.section}  {SECTIONS.get(line.section, '')}".rstrip(), []).append(line)
+        groups.setdefault(line.section, []).append(line)
     return groups
 
 
