@@ -12,7 +12,6 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import func
 
-from ...dialect.ptx.text.source_lines import SourceLines
 from ..arguments.arrays import borrow, element_of
 from ..base.launch import describe
 from ..interp.machine.memory import InterpreterError
@@ -20,7 +19,7 @@ from ..interp.watch.checks import CheckError
 from ..numerics.floats import Array
 from . import field as fields
 from .counterexample import CHECKS, ENDED, KINDS, Counterexample, KernelCall, copied, fault_of
-from .field import PRIMES, FieldFunctions, Residues, drawn
+from .field import PRIMES, Residues, drawn
 from .mirror import PlaneMemory
 from .reference import FieldEvaluation
 from .rules import rule_of
@@ -186,7 +185,7 @@ class Proof:
         return self.outcome == PROVEN
 
 
-class Trial:
+class Trial(FieldShadow):
     """One run of a kernel and of a function on the same numbers. The floating-point elements of the arrays are drawn
     from a seed and modified by `changed`. With `names` they follow from the name and index of each, and the order of
     operations matters."""
@@ -194,16 +193,11 @@ class Trial:
     def __init__(
         self, arrays: Sequence[Array], seed: int, changed: Changed | None = None, names: Sequence[str] = ()
     ) -> None:
+        super().__init__(Table(ordered=bool(names)), rule_of)
         self.checks: Sequence[str] = ()
-        self.functions = FieldFunctions()
-        self.compared: set[int] = set()
-        self.decided: dict[int, set[bool]] = {}
-        self.unknown: set[int] = set()
-        self.sources: SourceLines | None = None
         self.unsure: dict[int, Array] = {}
         self.seen: tuple[Array, Array] | None = None
         self.arrays = [copied(array) for array in arrays]
-        self.table = Table(ordered=bool(names))
         self.left: list[tuple[Array, Array]] = []
         self.fault: CheckError | None = None
         generator = np.random.default_rng([seed, 77])
@@ -231,34 +225,27 @@ class Trial:
 
     def of_kernel(self, run: KernelCall) -> list[Array]:
         """The keys of all elements as the kernel leaves them."""
-        memory = PlaneMemory()
-        shadow = FieldShadow(self.table, memory, self.functions, rule_of)
+        self.memory = PlaneMemory()
         mine = [copied(array) for array in self.arrays]
         for array, index in zip(mine, self.index, strict=True):
             if array.ndim:
-                planes = memory.of(borrow(array).array())
+                planes = self.memory.of(borrow(array).array())
                 if index is not None:
                     words = np.ascontiguousarray(planes_of(index, array.itemsize))
                     _bytes_of(planes, array)[...] = words.view(np.uint8).reshape(PLANES, *array.shape, array.itemsize)
         try:
-            run(mine, shadow, self.checks)
+            run(mine, self, self.checks)
         except CheckError as error:
             if any(finding.check in ENDED for finding in error.findings):
                 raise
             self.fault = error
-        finally:
-            self.compared |= shadow.compared
-            for line, ways in shadow.decided.items():
-                self.decided.setdefault(line, set()).update(ways)
-            self.unknown |= shadow.unknown
-            self.sources = shadow.sources
         self.left = []
-        return [self._left(i, array, memory, shadow) for i, array in enumerate(mine)]
+        return list(map(self._left, range(len(mine)), mine))
 
-    def _left(self, i: int, array: Array, memory: PlaneMemory, shadow: FieldShadow) -> Array:
+    def _left(self, i: int, array: Array) -> Array:
         if followed(array) is None:
             return fields.embedded(array.astype(np.float64)).key
-        planes = np.ascontiguousarray(_bytes_of(memory.of(borrow(array).array()), array))
+        planes = np.ascontiguousarray(_bytes_of(self.memory.of(borrow(array).array()), array))
         codes = codes_of(planes.view(f"u{array.itemsize}").reshape(PLANES, *array.shape))
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
         index = self.table.read_as(codes.value, KINDS[element_of(array.dtype)])
@@ -267,7 +254,7 @@ class Trial:
         self.left.append((codes.value, shown.reshape(array.shape)))
         numbers = self.table.numbers_or(index, shown.reshape(array.shape))
         if (bits := self.table.is_kind(index, "bits") & (index > 0)).any():
-            numbers = shadow.recognise(numbers, np.where(bits, self.table.root[index], 0), self.left[-1][1])
+            numbers = self.recognise(numbers, np.where(bits, self.table.root[index], 0), self.left[-1][1])
         key = numbers.key
         return np.where(codes.mixed | (codes.first > 0), np.uint64(0xFFFFFFFFFFFFFFFF), key)
 

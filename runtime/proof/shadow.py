@@ -73,11 +73,11 @@ class FieldShadow(Observer):
     """The shadow of all launches of one run. `memory` are the planes of global memory, `table` all values; `rule_of`
     says what is done before an instruction that computes."""
 
-    def __init__(self, table: Table, memory: PlaneMemory, functions: FieldFunctions, rule_of: RuleOf) -> None:
+    def __init__(self, table: Table, rule_of: RuleOf) -> None:
         self._rule_of = rule_of
         self.table = table
-        self.functions = functions
-        self.memory = memory
+        self.functions = FieldFunctions()
+        self.memory = PlaneMemory()
         self.compared: set[int] = set()
         self.decided: dict[int, set[bool]] = {}
         self.unknown: set[int] = set()
