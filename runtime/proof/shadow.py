@@ -118,7 +118,7 @@ class FieldShadow(Observer):
         observer, self.state.observer = self.state.observer, None
         try:
             if pc in self._decoded:
-                return _Move(self, pc, decoded).look
+                return self._move(pc, decoded)
             return None if decoded.row.root == "shfl" else self._rule_of(self, pc, decoded)
         finally:
             self.state.observer = observer
@@ -221,32 +221,21 @@ class FieldShadow(Observer):
         _, origin = shuffle_origin(self.state, decoded)
         self.write(result, sel, self.mirror.words(slot)[:, sel.pick(origin)])
 
-    def moved(self, pc: int) -> list[Callable[[Selection], int | None]]:
-        """The steps of an instruction that moves bytes, in each plane."""
-        return [self._decoded[pc](plane) for plane in self.mirror.planes]
+    def _move(self, pc: int, decoded: Decoded) -> Look:
+        """An instruction that moves bytes as they lie."""
+        operands, steps = operands_of(decoded), [self._decoded[pc](plane) for plane in self.mirror.planes]
+        loads = decoded.row.root in ("ld", "ldmatrix") or decoded.row.means in ("wmma.load", "tcgen05.ld")
 
+        def look(sel: Selection) -> None:
+            self.refuse(operands.control, sel, "an address")
+            if not loads and operands.results and self.touched.isdisjoint(operands.data):
+                self.clear(operands.results, sel)
+                return
+            self.mirror.run(steps, sel, operands.control)
+            self.mirror.pass_on()
+            self.touched.update(s for s in operands.results if s not in self.touched and self.mirror.words(s).any())
 
-class _Move:
-    """An instruction that moves bytes as they lie."""
-
-    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
-        self.shadow = shadow
-        self.decoded = decoded
-        self.operands = operands_of(decoded)
-        self.steps = shadow.moved(pc)
-        self.loads = decoded.row.root in ("ld", "ldmatrix") or decoded.row.means in ("wmma.load", "tcgen05.ld")
-
-    def look(self, sel: Selection) -> None:
-        shadow, operands = self.shadow, self.operands
-        shadow.refuse(operands.control, sel, "an address")
-        if not self.loads and operands.results and shadow.touched.isdisjoint(operands.data):
-            shadow.clear(operands.results, sel)
-            return
-        shadow.mirror.run(self.steps, sel, operands.control)
-        shadow.mirror.pass_on()
-        for slot in operands.results:
-            if slot not in shadow.touched and shadow.mirror.words(slot).any():
-                shadow.touched.add(slot)
+        return look
 
 
 # Instructions whose arithmetic something else stands for.

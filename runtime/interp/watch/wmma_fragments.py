@@ -17,7 +17,7 @@ origin is lost (packed halves, values from memory).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -98,9 +98,9 @@ class WmmaFragments(Check):
         decoded = self.kernel.code[pc]
         root = decoded.row.root
         if root == "wmma":
-            return _Wmma(self, pc, decoded).look
+            return self._moved(pc, decoded)
         if decoded.traits.computes:
-            return _Computing(self, pc, decoded).look
+            return self._computed(pc, decoded)
         if root in (*_OWN_ARRANGEMENT, "shfl"):
             return partial(self._arranged, pc)
         return partial(self._put, decoded.writes, NOTHING) if decoded.writes else None
@@ -156,36 +156,85 @@ class WmmaFragments(Check):
         """A mask of the warps with selected threads."""
         return np.ones(self.every.size, np.bool_) if sel.mask is None else warps_with(sel.mask)
 
+    # `wmma.load` defines a fragment, `wmma.store` and `wmma.mma` use fragments.
 
-class _Wmma:
-    """`wmma.load` defines a fragment, `wmma.store` and `wmma.mma` use fragments."""
-
-    def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded) -> None:
-        self.check = check
-        self.pc = pc
-        self.takes: list[tuple[RegisterSlot, int]] = []
-        self.makes: list[tuple[RegisterSlot, int]] = []
-        row = decoded.row
+    def _moved(self, pc: int, decoded: Decoded) -> Look | None:
+        row, takes, makes = decoded.row, list[tuple[RegisterSlot, int]](), list[tuple[RegisterSlot, int]]()
         if not isinstance(row, WmmaMove | WmmaMma):
-            return
+            return None
         for wanted, operand in zip(row.operands, decoded.source.operands, strict=False):
-            role = _role(row, wanted.name)
-            if role:
+            if role := _role(row, wanted.name):
                 items = operand.items if isinstance(operand, Vector) else (operand,)
                 for item, part in zip(items, parts(row, role, len(items)), strict=True):
-                    made = wanted.written
-                    for slot in decoded.slots(item):
-                        (self.makes if made else self.takes).append((slot, check.number(part)))
+                    (makes if wanted.written else takes).extend((s, self.number(part)) for s in decoded.slots(item))
 
-    def look(self, sel: Selection) -> None:
-        warps = self.check.warps_of(sel)
-        for slot, number in self.takes:
-            tags = self.check.tag(slot)
-            bad = warps & (tags > PLACE) & (tags != number)
+        def look(sel: Selection) -> None:
+            warps = self.warps_of(sel)
+            for slot, number in takes:
+                tags = self.tag(slot)
+                bad = warps & (tags > PLACE) & (tags != number)
+                if bad.any():
+                    self.tell(pc, slot, bad, f"takes {{}} as {self.parts[number]}")
+            for slot, number in makes:
+                self.tag(slot)[warps] = number
+
+        return look
+
+    # Instructions that compute results of each thread from its operands.
+
+    def _computed(self, pc: int, decoded: Decoded) -> Look:
+        reads, operands = tuple(dict.fromkeys(decoded.reads)), decoded.source.operands
+        names = {item.name for item in operands if isinstance(item, Register)}
+        placed = any(n.startswith(("%tid", "%lane")) for n in names & SPECIALS.keys())
+        vector = any(isinstance(item, Vector) for item in operands)
+
+        def look(sel: Selection) -> None:
+            warps = self.warps_of(sel)
+            result = np.full(warps.size, PLACE if placed else NOTHING, np.int32)
+            if reads:
+                tags = np.stack([self.tag(slot) for slot in reads])
+                some = np.logical_or.reduce(tags == PLACE, axis=0) | placed
+                mixed = warps & (tags.max(axis=0) > PLACE) & some
+                if mixed.any():
+                    self._check_places(pc, reads, tags, mixed)
+                result = _combined(tags, some, vector)
+            self._check_guard(pc, decoded, sel, warps)
+            for slot in decoded.writes:
+                self.tag(slot)[warps] = result[warps]
+
+        return look
+
+    def _check_places(self, pc: int, reads: Sequence[RegisterSlot], tags: Array, mixed: Array) -> None:
+        """Reports values from the thread's place that differ between the lanes of a warp."""
+        for slot, own in zip(reads, tags, strict=True):
+            rows = self.state.banks[slot.bits][slot.index].reshape(LANES, -1)
+            bad = mixed & (own == PLACE) & np.logical_or.reduce(rows != rows[0], axis=0)
             if bad.any():
-                self.check.tell(self.pc, slot, bad, f"takes {{}} as {self.check.parts[number]}")
-        for slot, number in self.makes:
-            self.check.tag(slot)[warps] = number
+                disagreeing = next(s for s, t in zip(reads, tags, strict=True) if (bad & (t > PLACE)).any())
+                bad &= self.tag(disagreeing) > PLACE
+                if bad.any():
+                    text = f"combines {{}} with {slot.name}, which differs between lanes by their place"
+                    self.tell(pc, disagreeing, bad, text)
+
+    def _check_guard(self, pc: int, decoded: Decoded, sel: Selection, warps: Array) -> None:
+        """Whether some lanes change a part of a fragment because of their place."""
+        if decoded.guard is None or sel.mask is None:
+            return
+        every = np.logical_and.reduce(sel.mask.reshape(LANES, -1), axis=0)
+        placed = warps & ~every & (self.tag(decoded.guard) == PLACE)
+        for slot in decoded.writes:
+            bad = placed & (self.tag(slot) > PLACE)
+            if bad.any():
+                text = f"changes {{}} in some lanes, which {decoded.guard.name} chooses by their place"
+                self.tell(pc, slot, bad, text)
+
+
+def _combined(tags: Array, some: Array, vector: bool) -> Array:
+    """One part of a fragment stays it; without any, a place makes a place, which `some` have."""
+    largest, least = tags.max(axis=0), np.where(tags > PLACE, tags, np.iinfo(np.int32).max).min(axis=0)
+    is_one = (largest > PLACE) & (least == largest) & (not vector)
+    result = np.where(largest > PLACE, np.where(is_one, largest, MIXED), np.where(some, PLACE, NOTHING))
+    return np.where(np.logical_or.reduce(tags == MIXED, axis=0), MIXED, result).astype(np.int32)
 
 
 def _role(row: WmmaMove | WmmaMma, name: str) -> str:
@@ -193,65 +242,3 @@ def _role(row: WmmaMove | WmmaMma, name: str) -> str:
     if isinstance(row, WmmaMma):
         return name
     return row.role if name == "r" else ""
-
-
-class _Computing:
-    """An instruction that computes results of each thread from its operands."""
-
-    def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded) -> None:
-        self.check = check
-        self.pc = pc
-        self.reads = tuple(dict.fromkeys(decoded.reads))
-        self.writes = decoded.writes
-        self.guard = decoded.guard
-        names = {item.name for item in decoded.source.operands if isinstance(item, Register)}
-        self.placed = any(n.startswith(("%tid", "%lane")) for n in names & SPECIALS.keys())
-        self.vector = any(isinstance(item, Vector) for item in decoded.source.operands)
-
-    def look(self, sel: Selection) -> None:
-        check = self.check
-        warps = check.warps_of(sel)
-        if not self.reads:
-            result = np.full(warps.size, PLACE if self.placed else NOTHING, np.int32)
-        else:
-            result = self._combined(warps)
-        self._check_guard(sel, warps)
-        for slot in self.writes:
-            check.tag(slot)[warps] = result[warps]
-
-    def _combined(self, warps: Array) -> Array:
-        """One part of a fragment stays it; without any, a place makes a place."""
-        tags = np.stack([self.check.tag(slot) for slot in self.reads])
-        largest, some = tags.max(axis=0), np.logical_or.reduce(tags == PLACE, axis=0) | self.placed
-        least = np.where(tags > PLACE, tags, np.iinfo(np.int32).max).min(axis=0)
-        is_one = (largest > PLACE) & (least == largest) & (not self.vector)
-        mixed = warps & (largest > PLACE) & some
-        if mixed.any():
-            self._check_places(tags, mixed)
-        result = np.where(largest > PLACE, np.where(is_one, largest, MIXED), np.where(some, PLACE, NOTHING))
-        return np.where(np.logical_or.reduce(tags == MIXED, axis=0), MIXED, result).astype(np.int32)
-
-    def _check_places(self, tags: Array, mixed: Array) -> None:
-        """Reports values from the thread's place that differ between the lanes of a warp."""
-        check = self.check
-        for slot, own in zip(self.reads, tags, strict=True):
-            rows = check.state.banks[slot.bits][slot.index].reshape(LANES, -1)
-            bad = mixed & (own == PLACE) & np.logical_or.reduce(rows != rows[0], axis=0)
-            if bad.any():
-                disagreeing = next(s for s, t in zip(self.reads, tags, strict=True) if (bad & (t > PLACE)).any())
-                bad &= check.tag(disagreeing) > PLACE
-                if bad.any():
-                    text = f"combines {{}} with {slot.name}, which differs between lanes by their place"
-                    check.tell(self.pc, disagreeing, bad, text)
-
-    def _check_guard(self, sel: Selection, warps: Array) -> None:
-        """Whether some lanes change a part of a fragment because of their place."""
-        if self.guard is None or sel.mask is None:
-            return
-        every = np.logical_and.reduce(sel.mask.reshape(LANES, -1), axis=0)
-        placed = warps & ~every & (self.check.tag(self.guard) == PLACE)
-        for slot in self.writes:
-            bad = placed & (self.check.tag(slot) > PLACE)
-            if bad.any():
-                text = f"changes {{}} in some lanes, which {self.guard.name} chooses by their place"
-                self.check.tell(self.pc, slot, bad, text)
