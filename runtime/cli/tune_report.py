@@ -65,12 +65,9 @@ OnMeasured = Callable[[Measured, int], None]
 
 
 def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str, list[Schedule]]:
-    """What the one product of a module is, and the schedules to try: its default first.
-
-    Raises:
-        ArgumentError: unless there is exactly one product.
-        CompileError: for an unknown target, or a product that the target has no instruction for.
-    """
+    """What the one product of a module is, and the schedules to try: its default first. Raises ArgumentError unless
+    there is exactly one product; CompileError as `product_of`, and for a product that the target has no instruction
+    for."""
     product = product_of(module, target, tf32=tf32)
     with as_compile_errors():
         return key_of(product), candidates(product, target_row(target))
@@ -111,14 +108,9 @@ def tune(
     on_measured: OnMeasured | None = None, specifications: Sequence[str] = (),
 ) -> list[Measured]:  # fmt: skip
     """Measures up to `limit` schedules of a module's one product, those in the file from there; the fastest first.
-
     `specifications` are arguments as `NAME=VALUE`, such as "A=random:512x4096": they tell sizes that a module does not.
-
-    Raises:
-        ArgumentError: naming an argument whose size nothing tells.
-        DeviceUnavailableError: if the GPU does not run code for the target, which is the module's own by default.
-        WarploomError: if the module does not compile, or the default schedule fails on the GPU.
-    """
+    Raises ArgumentError naming an argument whose size nothing tells; DeviceUnavailableError if the GPU does not run
+    code for the target, which is the module's own by default; WarploomError if the default schedule fails."""
     target = target or target_name(module, gpu.device.target)
     if not gpu.device.runs(target):
         raise DeviceUnavailableError(f"{gpu.device} does not run PTX for {target}", f"tune for {gpu.device.target}")

@@ -140,12 +140,9 @@ class Launches:
         self.calls = tuple((item.call, item.arguments, item) for item in self.queue)
 
     def __call__(self, addresses: list[int], stream: int) -> None:
-        """Enqueues the launches on a CUDA stream. `addresses` are those of arrays, 0 for other values.
-
-        Raises:
-            ArgumentError: for an address without the alignment that a kernel needs.
-            CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
-        """
+        """Enqueues the launches on a CUDA stream. `addresses` are those of arrays, 0 for other values. Raises
+        ArgumentError as `bind`; CudaError if the driver refuses a launch. A fault inside a kernel shows when the stream
+        is waited for."""
         with self._lock:
             self.bind(addresses, stream)
             for enqueue, arguments, item in self.calls:

@@ -318,10 +318,7 @@ def _named(words: set[str], name: set[str]) -> bool:
 
 def tensor_picture(instruction: str, operand: str) -> Picture:
     """The picture of an operand of an instruction whose words a name has, such as `tcgen05.mma.kind::f16.m64`, D.
-
-    Raises:
-        WarploomError: if there is none, or if there are several that differ; it names some.
-    """
+    Raises WarploomError if there is none, or if there are several that differ; it names some."""
     words = set(instruction.split("."))
     fits = [entry for entry in tensor_memory_forms() if _named(words, set(entry[0].split(".")))]
     named = [(name, layout) for name, of, layout in fits if of.lower() == operand.lower()]

@@ -1,4 +1,4 @@
-"""What is ordered before what: vector clocks of warps and of the lanes of a warp; and the last accesses to memory.
+"""What is ordered before what: vector clocks of warps and of the lanes of a warp.
 
 Time counts the events a check is told of. Between warps, `seen[w, j]` is the last time up to which all that warp j of
 the same cluster did is ordered before what warp w does now. Between lanes of a warp, `of_warps[w]` is the last time at

@@ -82,20 +82,10 @@ class Check(Observer):
         self.findings.add((self.name, self.kernel.name, about), finding)
 
     def report(
-        self,
-        pc: int,
-        message: str,
-        thread: int | None,
-        address: int | None = None,
-        *,
-        about: Hashable = (),
-        count: int = 1,
-        check: str = "",
-        note: bool = False,
-        together: bool = False,
-        schedule: tuple[str, ...] = (),
+        self, pc: int, message: str, thread: int | None, address: int | None = None, *, about: Hashable = (),
+        count: int = 1, check: str = "", note: bool = False, together: bool = False, schedule: tuple[str, ...] = (),
         order: WarpOrder | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Adds a finding at an instruction, of which there is one for each place in the file and `about`; with
         `together` one for each `about`, whatever the place. `schedule` says in which order of warps it happens, and
         `order` runs it."""
