@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, cast
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, VectorType, f32, i1, i8, i16, i32, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, VectorType, f32, i1, i8, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType, LLVMStructType
-from xdsl.ir import Attribute, Dialect, SSAValue
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, traits_def, var_operand_def
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.ir import Dialect
+from xdsl.irdl import (
+    IRDLOperation,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.irdl.declarative_assembly_format import (
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    TypeDirective,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from . import nvvm_types as types
-from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SPECIAL_OPERATIONS, Integer, TensorPointer, row
-from .nvvm_types import ATTRIBUTES, MatrixShapeAttr, ShapeAttr
+from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SPECIAL_OPERATIONS, TensorPointer, row
+from .nvvm_types import ATTRIBUTES, MatrixShapeAttr
 from .upstream import REGISTER_ACTION, SEGMENTS, NvvmOp, typed
-from .words import defined
-
-# Operations of `nvvm`: matrices, products of a warp and of a warpgroup, arithmetic.
-
-
-WmmaMmaOp = row(
-    "wmma.mma", "D = A B + C of such matrices; `args` are the registers of A, B and C.", "",
-    "$args attr-dict `:` functional-type($args, $res)",
-    **{name: prop_def(types.MMA_LAYOUT) for name in ("layoutA", "layoutB")}, **dict.fromkeys("mnk", prop_def(Integer)),
-    **{name: prop_def(types.MMA_TYPE) for name in ("eltypeA", "eltypeB")}, res=result_def(LLVMStructType),
-)  # fmt: skip
 
 ROWS = (
     # Arithmetic.
@@ -54,13 +60,12 @@ ROWS = (
         "stmatrix.sync.aligned.{shape}.x{#sources}{layout/row=/col=.trans}.shared.{eltType} [ptr@shared], (sources)",
         typed("ptr", "sources"), shape=prop_def(MatrixShapeAttr)),
     row("wmma.load", "A matrix of memory whose rows or columns are `stride` elements apart, for `wmma.mma`.",
-        "wmma.load.{frag}.sync.aligned.{layout}.m{m}n{n}k{k}{@ptr}.{eltype} (res), [ptr], stride",
+        "wmma.load.{frag}.sync.aligned.{layout}.m{m}n{n}k{k}{@ptr}.{eltype} (res:eltype), [ptr], stride",
         "$ptr `,` $stride attr-dict `:` functional-type($ptr, $res)"),
     row("wmma.store", "Stores such a matrix.",
-        "wmma.store.d.sync.aligned.{layout}.m{m}n{n}k{k}{@ptr}.{eltype} [ptr], (args), stride",
+        "wmma.store.d.sync.aligned.{layout}.m{m}n{n}k{k}{@ptr}.{eltype} [ptr], (args:eltype), stride",
         "$ptr `,` $stride `,` $args attr-dict `:` type($ptr) `,` type($args)", ptr=operand_def(LLVMPointerType),
         args=var_operand_def()),
-    WmmaMmaOp,
     row("wgmma.wait.group.sync.aligned",
         "Waits until at most `group` groups of products of the warpgroup are under way.",
         "wgmma.wait_group.sync.aligned {group}", "$group attr-dict", group=prop_def(IntegerAttr[i64])),
@@ -164,126 +169,116 @@ def _tensor_products(sparse: str, metadata: str, *more: str) -> Iterator[type[Nv
 
 TENSOR_PRODUCTS = (*_tensor_products("", ""), *_tensor_products(".sp", " [sparseMetadata@tensor],", "sparseMetadata"))
 
-WgmmaMmaAsyncOp = row(
-    "wgmma.mma_async",
-    "D = A B + D of a warpgroup, begun: A and B lie in shared memory, `inouts` are the sums in registers.",
-    "",
-    "$descriptorA `,` $descriptorB `,` $inouts `,` $shape `,` `D` `[` $typeD `,` $scaleD (`,` $satfinite^)? `]` `,`"
-    " `A` `[` $typeA `,` $scaleA `,` $layoutA `]` `,` `B` `[` $typeB `,` $scaleB `,` $layoutB `]`"
-    " attr-dict `:` type($inouts) `->` type($results_)",
-    inouts=operand_def(LLVMStructType), shape=prop_def(ShapeAttr),
-    **{f"type{x}": prop_def(types.WGMMA_TYPE) for x in "ABD"}, scaleD=prop_def(types.WGMMA_SCALE_OUT),
-    **{f"scale{x}": prop_def(types.WGMMA_SCALE_IN) for x in "AB"}, satfinite=opt_prop_def(types.MMA_OVERFLOW),
-    results_=result_def(LLVMStructType),
-)  # fmt: skip
+# Products of a warp, and of a warpgroup.
 
 
-class _Mma(NvvmOp):
-    """A product of a warp: operands in brackets behind their names, the matrices register by register, then the types
-    of a register of each matrix, and of the result."""
+@irdl_custom_directive
+class RegisterTypes(CustomDirective):
+    """The type of a register of each matrix: `(i32, i32, f32)`."""
 
-    irdl_options = SEGMENTS
-    traits = traits_def(Pure())
+    a: TypeDirective
+    b: TypeDirective
+    c: TypeDirective
 
-    @classmethod
-    def _parts(cls) -> Mapping[str, Mapping[str, Attribute | None]]:
-        """The named parts of the syntax, a subset of `PARTS`, with the operands of each."""
-        operands = {name for name, _ in cls.get_irdl_definition().operands}
-        return {name: part for name, part in PARTS.items() if part.keys() <= operands}
-
-    def _values(self, part: Mapping[str, Attribute | None]) -> Sequence[SSAValue]:
-        values: list[SSAValue | Sequence[SSAValue]] = [getattr(self, name) for name in part]
-        return [value for each in values for value in ((each,) if isinstance(each, SSAValue) else each)]
-
-    def print(self, printer: Printer) -> None:
-        for name, part in self._parts().items():
-            printer.print_string(f" {name}")
-            with printer.in_square_brackets():
-                printer.print_list(self._values(part), printer.print_ssa_value)
-        shown = {name: value for name, value in self.properties.items() if name != "operandSegmentSizes"}
-        printer.print_op_attributes(dict(sorted((shown | self.attributes).items())))
-        printer.print_string(" : ")
-        with printer.in_parens():
-            firsts = [self._values(part)[0].type for part in MATRICES.values()]
-            printer.print_list(firsts, printer.print_attribute)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.results[0].type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        def parse_values(name: str) -> list[UnresolvedOperand]:
-            parser.parse_keyword(name)
-            return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
-
-        values = [parse_values(name) for name in cls._parts()]
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        place = parser.pos
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        place, matrices = parser.pos, (self.a, self.b, self.c)
         kinds = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-        if len(kinds) != len(MATRICES):
+        if len(kinds) != len(matrices):
             parser.raise_error("expected a type for each of A, B and C", place)
-        parser.parse_punctuation("->")
-        result = parser.parse_type()
-        operands = [[parser.resolve_operand(v, kind) for v in each] for each, kind in zip(values, kinds, strict=False)]
-        for each, part in zip(values[len(MATRICES) :], list(cls._parts().values())[len(MATRICES) :], strict=True):
-            kinds = [kind for kind in part.values() if kind is not None]
-            operands += [[value] for value in parser.resolve_operands(each, kinds, place)]
-        names = cls.get_irdl_definition().properties
-        properties = {name: value for name, value in attributes.items() if name in names}
-        extra = {name: value for name, value in attributes.items() if name not in names}
-        return cls.build(operands=operands, result_types=[result], properties=properties, attributes=extra)
+        for each, kind in zip(matrices, kinds, strict=True):
+            registers = state.operands[cast("VariadicOperandVariable", each.inner).index]
+            each.set(state, (kind,) * len(registers or ()))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        with printer.in_parens():
+            printer.print_list([each.get(op)[0] for each in (self.a, self.b, self.c)], printer.print_attribute)
 
 
-MATRICES: Mapping[str, Mapping[str, Attribute | None]] = {name: {f"operand{name}": None} for name in "ABC"}
-
-SELECTION = {"sparseMetadata": {"sparseMetadata": i32}, "selector": {"sparsitySelector": i32}}
-SCALES = {f"scale{x}": {f"scale{x}Data": i32, f"byteId{x}": i16, f"threadId{x}": i16} for x in "AB"}
-
-PARTS: Mapping[str, Mapping[str, Attribute | None]] = {**MATRICES, **SELECTION, **SCALES}
-"""What stands behind each name: operands by their types; the registers of a matrix have one that the text says."""
-
-
-def _mma(name: str, summary: str, **fields: object) -> type[_Mma]:
-    """A product of a warp by what it has beside three matrices and their shape."""
-    matrices = {f"operand{x}": var_operand_def() for x in "ABC"} | {"shape": prop_def(ShapeAttr)}
-    kinds = {f"multiplicand{x}PtxType": opt_prop_def(types.MMA_TYPE) for x in "AB"}
-    return defined(_Mma, f"nvvm.{name}", summary, **matrices, **kinds, **fields, res=result_def(LLVMStructType))
+_DENSE = "mma.sync.aligned.{shape}.{layoutA}.{layoutB}"
+_SPARSE = "mma.sp{orderedMetadata?/=::ordered_metadata}.sync.aligned.{shape}.row.col"
+_FLOATS, _INTEGERS = "?f16/f16/bf16/tf32", "/s8/u8/s4/u4"
+_CLAMPED = "/satfinite=.satfinite/wrapped=}"
+_SCALED = ".kind::{kind}.block_scale.scale_vec::{scaleVecSize/x1=1X/x2=2X/x4=4X}"
+_SELECTED = ", sparseMetadata, sparsitySelector"
+_SIGNS, _UNSIGNED = ", {scaleA/one=1/neg=-1}, {scaleB/one=1/neg=-1}", "{scaleA/one=/neg=}{scaleB/one=/neg=}"
+_ROWS = "{layoutA/row=}{layoutB/col=}"
+_FACTORS = ", (scaleAData), (byteIdA+threadIdA), (scaleBData), (byteIdB+threadIdB)"
 
 
-def _sparse() -> dict[str, Any]:
-    numbers = {name: operand_def(kind) for part in SELECTION.values() for name, kind in part.items()}
-    return {**numbers, "orderedMetadata": opt_prop_def(UnitAttr)}
+def _line(opcode: str, types: str, behind: str = "", operands: str = "") -> str:
+    """The line of a product whose A and B have some of these types."""
+    return (
+        f"{opcode}{{res#}}.{{multiplicandAPtxType{types}}}.{{multiplicandBPtxType{types}}}{{operandC#}}{behind} (res),"
+        f" (operandA:multiplicandAPtxType), (operandB:multiplicandBPtxType), (operandC){operands}"
+    )
 
 
-def _scaled() -> dict[str, Any]:
-    return {
-        **{name: operand_def(kind) for part in SCALES.values() for name, kind in part.items()},
-        "scaleVecSize": prop_def(types.SCALE_VECTOR), "blockScaleFormat": prop_def(types.SCALE_FORMAT),
-        "kind": prop_def(types.SCALE_KIND),
-    }  # fmt: skip
+def _mma(name: str, summary: str, *lines: str, more: str = "", **own: object) -> type[NvvmOp]:
+    """A product of a warp: operands in brackets behind their names, the matrices register by register."""
+    text = (
+        f"`A` `[` $operandA `]` `B` `[` $operandB `]` `C` `[` $operandC `]` {more} attr-dict `:`"
+        " custom<RegisterTypes>(type($operandA), type($operandB), type($operandC)) `->` type($res)"
+    )
+    return row(f"mma.{name}", summary, "\n".join(lines), text, irdl_options=SEGMENTS, traits=traits_def(Pure()),
+               custom_directives=(RegisterTypes,), **own)  # fmt: skip
 
 
-MmaOp = _mma(
-    "mma.sync", "D = A B + C of one warp by `mma`.", b1Op=opt_prop_def(types.MMA_BIT_OP),
-    intOverflowBehavior=opt_prop_def(types.MMA_OVERFLOW), layoutA=prop_def(types.MMA_LAYOUT),
-    layoutB=prop_def(types.MMA_LAYOUT),
-)  # fmt: skip
-MmaSparseOp = _mma(
-    "mma.sp.sync",
-    "D = A B + C of one warp by `mma.sp`: A has half of its elements, and `sparseMetadata` says which.",
-    **_sparse(), intOverflowBehavior=opt_prop_def(types.MMA_OVERFLOW), kind=opt_prop_def(types.MMA_KIND),
-)  # fmt: skip
+_SELECTION: dict[str, Any] = {
+    "more": "`sparseMetadata` `[` $sparseMetadata `]` `selector` `[` $sparsitySelector `]`",
+    "sparseMetadata": operand_def(i32),
+}
+_SCALES = " ".join(f"`scale{x}` `[` $scale{x}Data `,` $byteId{x} `,` $threadId{x} `]`" for x in "AB")
+
 PRODUCTS = (
-    MmaOp,
-    MmaSparseOp,
-    _mma("mma.block_scale", "D = A B + C of one warp by `mma`, with scales of blocks of A and B.", **_scaled()),
-    _mma("mma.sp.block_scale", "The same with a sparse A.", **_sparse(), **_scaled()),
-)
+    _mma("sync", "D = A B + C of one warp by `mma`.",
+         _line(f"{_DENSE.replace('shape', 'shape/m8n8k4')}{{operandA#f64=}}", "?f64/f64"), _line(_DENSE, _FLOATS),
+         _line(f"{_DENSE}{{intOverflowBehavior?satfinite{_CLAMPED}", _INTEGERS),
+         _line(_DENSE, "/b1", "{b1Op?xor_popc/xor_popc=.xor.popc/and_popc=.and.popc}"), f"<{_line(_DENSE, '')}"),
+    _mma("sp.sync",
+         "D = A B + C of one warp by `mma.sp`: A has half of its elements, and `sparseMetadata` says which.",
+         _line(_SPARSE, _FLOATS, operands=_SELECTED),
+         f"<{_line(f'{_SPARSE}{{kind?/f8f6f4=.kind::f8f6f4}}{{intOverflowBehavior?{_CLAMPED}', '', '', _SELECTED)}",
+         **_SELECTION, kind=opt_prop_def(types.MMA_KIND)),
+    _mma("block_scale", "D = A B + C of one warp by `mma`, with scales of blocks of A and B.",
+         f"<{_line(f'mma.sync.aligned.{{shape}}.row.col{_SCALED}', '', '.{blockScaleFormat}', _FACTORS)}",
+         more=_SCALES, kind=prop_def(types.SCALE_KIND)),
+    _mma("sp.block_scale", "The same with a sparse A.",
+         f"<{_line(f'{_SPARSE}{_SCALED}', '', '.{blockScaleFormat}', f'{_SELECTED}{_FACTORS}')}",
+         **{**_SELECTION, "more": f"{_SELECTION['more']} {_SCALES}"}, kind=prop_def(types.SCALE_KIND)),
+    row("wmma.mma", "D = A B + C of matrices for `wmma`; `args` are the registers of A, B and C.",
+        "\n".join(
+            f"{opcode}.sync.aligned.{{layoutA}}.{{layoutB}}.m{{m}}n{{n}}k{{k}}{rounding}.{{eltypeB}}{types}.{{eltypeB}}"
+            f" (res:eltypeB), (args:{a}), (args:{a}), (args:eltypeB)"
+            for opcode, rounding, types, a in (
+                ("wmma.mma", "", "{eltypeA/f16=}", "f16"),
+                ("wmma.mma", "", ".{eltypeA/bf16/tf32/s8/u8}.{eltypeA}", "eltypeA"),
+                *(("wmma.mma", rounding, ".{eltypeA/f64}.{eltypeA}", "f64") for rounding in (".rn", "")),
+                ("<wmma.mma{eltypeA/b1=.xor.popc/s4=/u4=}", "", ".{eltypeA}.{eltypeA}", "eltypeA"),
+            )
+        ), "$args attr-dict `:` functional-type($args, $res)", res=result_def(LLVMStructType)),
+    row("wgmma.mma_async",
+        "D = A B + D of a warpgroup, begun: A and B lie in shared memory, `inouts` are the sums in registers.",
+        "\n".join(
+            f"wgmma.mma_async.sync.aligned.{{shape}}.{{typeD}}.{{typeA/{a}}}.{{typeB}}{behind}"
+            f" (results_<inouts:typeD), [descriptorA|i64], [descriptorB|i64], {{scaleD/one=1/zero=0}}{more}"
+            for a, behind, more in (
+                ("f16/bf16", "", f"{_SIGNS}, {{layoutA/row=0/col=1}}, {{layoutB/col=0/row=1}}"),
+                ("tf32/e4m3/e5m2", _ROWS, _SIGNS),
+                ("u8/s8", f"{{satfinite?wrapped{_CLAMPED}{_UNSIGNED}{_ROWS}", ""),
+                ("b1", f".and.popc{_UNSIGNED}{_ROWS}", ""),
+            )
+        ),
+        "$descriptorA `,` $descriptorB `,` $inouts `,` $shape `,` `D` `[` $typeD `,` $scaleD (`,` $satfinite^)? `]`"
+        " `,` `A` `[` $typeA `,` $scaleA `,` $layoutA `]` `,` `B` `[` $typeB `,` $scaleB `,` $layoutB `]`"
+        " attr-dict `:` type($inouts) `->` type($results_)",
+        inouts=operand_def(LLVMStructType), results_=result_def(LLVMStructType),
+        **{f"scale{x}": prop_def(types.WGMMA_SCALE_IN) for x in "AB"}),
+)  # fmt: skip
 
 
 OPERATIONS: list[type[NvvmOp]] = [
-    *SPECIAL_OPERATIONS.values(), *PLAIN, *EXCHANGES, *COPIES, *ROWS, *TENSOR_MEMORY, *TENSOR_PRODUCTS, WgmmaMmaAsyncOp,
-    *PRODUCTS,
+    *SPECIAL_OPERATIONS.values(), *PLAIN, *EXCHANGES, *COPIES, *ROWS, *TENSOR_MEMORY, *TENSOR_PRODUCTS, *PRODUCTS,
 ]  # fmt: skip
 
 NVVM = Dialect("nvvm", [*OPERATIONS], [*ATTRIBUTES, REGISTER_ACTION])

@@ -78,23 +78,30 @@ TensorPointer = LLVMPointerType(IntAttr(6))
 
 _OPERANDS: Mapping[Attribute | type[Attribute], str] = {
     i32: "barrierId numberOfThreads reductionPredicate thread_mask offset mask_and_clamp count txcount phase ticks "
-    "coordinates b c nCols idesc stride sources selector lo hi",
+    "coordinates b c nCols idesc stride sources selector lo hi sparsitySelector scaleAData scaleBData",
     i1: "pred predicate enableInputD",
-    i16: "multicastMask im2colOffsets",
+    i16: "multicastMask im2colOffsets byteIdA threadIdA byteIdB threadIdB",
     i64: "l2CacheHint size smem_desc matrixB scaleInputD zeroColMask descriptorA descriptorB",
     LLVMPointerType: "addr ptr dst src dstMem srcMem tmaDescriptor a",
     TensorPointer: "taddr tmemAddr matrixD scaleA scaleB sparseMetadata",
     VectorType: "disableOutputLane",
-    Attribute: "mask val stateOrPhase cpSize matrixA args",
+    Attribute: "mask val stateOrPhase cpSize matrixA args operandA operandB operandC",
 }
 
-_SEVERAL = ("coordinates", "im2colOffsets", "sources", "args")
+_SEVERAL = ("coordinates", "im2colOffsets", "sources", "args", "operandA", "operandB", "operandC")
 
 _PROPERTIES: Mapping[Any, str] = {
-    UnitAttr: "aligned read uniform in_param_space tensormap pack unpack aShift",
+    UnitAttr: "aligned read uniform in_param_space tensormap pack unpack aShift orderedMetadata",
     Integer: "num m n k",
     types.MMA_LAYOUT: "layout layoutA layoutB",
-    types.MMA_TYPE: "eltype eltypeA eltypeB",
+    types.MMA_TYPE: "eltype eltypeA eltypeB multiplicandAPtxType multiplicandBPtxType",
+    types.MMA_OVERFLOW: "intOverflowBehavior satfinite",
+    types.MMA_BIT_OP: "b1Op",
+    types.ShapeAttr: "shape",
+    types.SCALE_VECTOR: "scaleVecSize",
+    types.SCALE_FORMAT: "blockScaleFormat",
+    types.WGMMA_TYPE: "typeA typeB typeD",
+    types.WGMMA_SCALE_OUT: "scaleD",
     types.MMA_FRAGMENT: "frag",
     types.MATRIX_TYPE: "eltType",
     types.CTA_GROUP: "ctaGroup",
@@ -126,7 +133,7 @@ def row(name: str, summary: str, ptx: str, text: str, **own: object) -> type[Nvv
     Operands are in the order of the text, behind those of `own`. May be left out what stands in an optional part of the
     text, or in front of `?` in the opcode."""
     optional = {*re.findall(r"\$(\w+)", " ".join(_OPTIONAL.findall(text))), *re.findall(r"\{(\w+)\?", ptx)}
-    names = dict.fromkeys((*re.findall(r"\$(\w+)", text), *re.findall(r"\{(\w+)\??[/}]", ptx)))
+    names = dict.fromkeys((*re.findall(r"\$(\w+)", text), *re.findall(r"\{(\w+)(?:\?\w*)?[/}]", ptx)))
     kinds = {each: KINDS[each] for each in names if each not in own}
     fields = {each: definitions[each in optional](kind) for each, (definitions, kind) in kinds.items()}
     return operation(name, summary, ptx, text, **own, **fields)
@@ -192,7 +199,7 @@ EXCHANGES = (
         "$kind $thread_mask `,` $val attr-dict `:` type($val) `->` type($res)", kind=prop_def(types.MATCH)),
     row("redux.sync", "A reduction over the lanes.",
         "redux.sync.{kind/add=add.s32/min=min.s32/max=max.s32/umin=min.u32/umax=max.u32"
-        "/and=and.b32/or=or.b32/xor=xor.b32/fmin=min/fmax=max}{abs/true=.abs/false=}{nan/true=.NaN/false=}{val#f32=.f32}"
+        "/and=and.b32/or=or.b32/xor=xor.b32/fmin=min/fmax=max}{abs/true=.abs/false=}{nan/true=.NaN/false=}{val#f32=.f32/i32=}"
         " res, val, mask_and_clamp",
         "$kind $val `,` $mask_and_clamp attr-dict `:` type($val) `->` type($res)", kind=prop_def(types.REDUX),
         **{name: prop_def(BoolAttr, default_value=BoolAttr.from_bool(False)) for name in ("abs", "nan")}),
@@ -233,7 +240,8 @@ COPIES = (
         **_ORDER),
     *(
         row(f"mbarrier.{name}", summary,
-            f"mbarrier.{name.replace('.', '_')}{{stateOrPhase#i32=.parity}}{{@addr}}.b64 res, [addr], stateOrPhase",
+            f"mbarrier.{name.replace('.', '_')}{{stateOrPhase#i32=.parity/i64=}}{{@addr}}.b64 res, [addr],"
+            " stateOrPhase",
             f"{typed('addr', 'stateOrPhase')} `->` type($res)", res=result_def(i1), **_ORDER)
         for name, summary in (
             ("test.wait", "Whether the phase of a token, or of a parity, has ended."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar
 
@@ -109,34 +109,46 @@ ATTRIBUTES = [k for k in _KINDS if issubclass(k, ParametrizedAttribute) and vars
 #     cp.async.{modifier}.shared.global [dst@shared], [src@global], {size}, cpSize?
 #
 # In an opcode:
-# - `{name}`: the word of a property; `{name/a=x/b=y}`: what stands for each word; `{name?/=.x}`: where it is set;
+# - `{name}`: the word of a property; `{name/a=x/b}`: what stands for each word, others have another line;
+#   `{name?/=.x}`: where it is set; `{name?a/a=x/b}`: where it is not, as for `a`;
 # - `{@name}`: the state space of a pointer, `{@name/shared=shared::cta}`: as the instruction spells it;
 # - `{#name}`: how many operands `name` is, `{*name}`: how many times the words of the property `shape` it is;
-# - `{name?=.x}`: where the operand is there; `{name#i32=.x/i64=.y}`: what stands where it has these types.
+# - `{name?=.x}`: where the operand is there; `{name#i32=.x/i64=}`: what stands where its registers have these types,
+#   `{name#}` the element type of a matrix in such registers.
 #
 # Operands are names of operands and results, `name@space` of a pointer as a number; `name?` may be left out, as may
 # `name=text`, for which the text stands then; `[name]` is an address in the space of its pointer, `[name@space]` in
 # that space, `[name@space|i64]` such an address or a number; `[name, {names}]` a place in a tensor; `(name)` a vector:
-# several operands, or the parts of a struct; `<name>` the elements of one `vector`, or a number in its stead;
-# `{name}` the number that a property is; others are text.
+# several operands, or the parts of a struct, `(name:element)` registers of elements of a type, or of the word of a
+# property, `(name+more)` also of others, numbers where all are constant, `(name<sums)` those of `sums`, which become
+# `name`; one name in several places is divided among them; `<name>` the elements of one `vector`, or a number in its
+# stead; `{name}` the number that a property is, `{name/a=x}` as in an opcode; others are text.
+#
+# An operation of several lines is the first of which it has the words and types. A line behind `<` is read one way
+# only: no instruction becomes the operation.
 
 
 WORD, SPACE, COUNT, TIMES, PRESENT, TYPED = "word", "space", "count", "times", "present", "typed"
 """Kinds of pieces of an opcode."""
 
-VALUE, ADDRESS, TENSOR, VECTOR = "value", "address", "tensor", "vector"
+VALUE, ADDRESS, TENSOR, VECTOR, SUMS = "value", "address", "tensor", "vector", "sums"
 CONSTANT, TEXT, ELECTED, ELEMENTS = "constant", "text", "elected", "elements"
 """Kinds of operands."""
+
+FRAGMENTS = {"vector<2xf16>": ".f16", "f16": ".f16", "f32": ".f32", "f64": ".f64", "i32": ".s32"}
+"""What opcodes call the elements of a sum in registers of a type."""
 
 
 @dataclass(frozen=True)
 class TextPiece:
-    """A part of an opcode: text, or what follows from a property or an operand called `name`."""
+    """A part of an opcode: text, or what follows from a property or an operand called `name`. Where that is not there,
+    an optional part is as for the word `default`."""
 
     kind: str
     name: str
     texts: Mapping[str, str]
     optional: bool = False
+    default: str = ""
 
     @property
     def pattern(self) -> str:
@@ -163,14 +175,16 @@ class TextPiece:
 
 @dataclass(frozen=True)
 class TextPlace:
-    """An operand: see the kinds. `more` are the coordinates of a tensor, or what stands where the operand is left out;
-    `space` is that of a pointer."""
+    """An operand: see the kinds. `more` are the coordinates of a tensor, further operands of a vector, or what stands
+    where the operand is left out; `space` is that of a pointer, `element` says what registers of a vector hold."""
 
     kind: str
     name: str
     more: str = ""
     optional: bool = False
     space: str = ""
+    element: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -189,29 +203,34 @@ class Template:
 
 @cache
 def template(text: str) -> Template:
-    """Reads the line."""
-    opcode, _, operands = text.partition(" ")
+    """Reads a line."""
+    opcode, _, operands = text.removeprefix("<").partition(" ")
     pieces = tuple(map(_piece, filter(None, re.split(r"(\{[^}]*\})", opcode))))
     places = tuple(map(_place, re.findall(r"\[[^\]]*\]|[^,\s]+", operands)))
-    return Template(pieces, places, re.compile("".join(piece.pattern for piece in pieces)))
+    words = [piece.name if piece.kind == WORD else "" for piece in pieces]
+    patterns = (
+        f"(?P={piece.name})" if words[i] in filter(None, words[:i]) else piece.pattern for i, piece in enumerate(pieces)
+    )
+    return Template(pieces, places, re.compile("".join(patterns)))
+
+
+def _texts(words: Sequence[str]) -> dict[str, str]:
+    """What stands for each word: `a=x`, or `a` for itself."""
+    return {word: text if equal else word for word, equal, text in (each.partition("=") for each in words)}
 
 
 def _piece(text: str) -> TextPiece:
     if text[0] != "{":
         return TextPiece("text", text, {})
-    text = text[1:-1]
-    name, *words = text.split("/")
-    if match := re.fullmatch(r"(\w+)#(\w+=.*)", name):
-        kinds = dict(word.split("=") for word in (match[2], *words))
-        return TextPiece(TYPED, match[1], kinds, optional=True)
-    texts = dict(word.split("=") for word in words)
+    name, *words = text[1:-1].split("/")
+    if match := re.fullmatch(r"(\w+)#(.*)", name):
+        return TextPiece(TYPED, match[1], _texts((match[2], *words)) if match[2] else FRAGMENTS)
     if kind := {"@": SPACE, "#": COUNT, "*": TIMES}.get(name[0]):
-        return TextPiece(kind, name[1:], texts)
-    if words:
-        return TextPiece(WORD, name.rstrip("?"), texts, name[-1] == "?")
-    if match := re.fullmatch(r"(\w+)\?=(.*)", text):
+        return TextPiece(kind, name[1:], _texts(words))
+    if match := re.fullmatch(r"(\w+)\?=(.*)", name):
         return TextPiece(PRESENT, match[1], {"": match[2]}, optional=True)
-    return TextPiece(WORD, text, {})
+    name, optional, default = name.partition("?")
+    return TextPiece(WORD, name, _texts(words), bool(optional), default)
 
 
 def _place(text: str) -> TextPlace:
@@ -219,8 +238,12 @@ def _place(text: str) -> TextPlace:
         return TextPlace(TENSOR, match[1], match[2])
     if match := re.fullmatch(r"\[(\w+)(?:@([\w:]+))?(?:\|(\w+))?\]", text):
         return TextPlace(ADDRESS, match[1], match[3] or "", space=match[2] or "")
-    if match := re.fullmatch(r"([{(<])(\w+)[})>](\?)?", text):
-        return TextPlace({"{": CONSTANT, "(": VECTOR, "<": ELEMENTS}[match[1]], match[2], optional=bool(match[3]))
+    if match := re.fullmatch(r"\((\w+)(?:([+<])(\w+))?(?::(\w+))?\)", text):
+        return TextPlace(SUMS if match[2] == "<" else VECTOR, match[1], match[3] or "", element=match[4] or match[1])
+    if match := re.fullmatch(r"<(\w+)>(\?)?", text):
+        return TextPlace(ELEMENTS, match[1], optional=bool(match[2]), element=match[1])
+    if match := re.fullmatch(r"\{(\w+)/?(.*)\}", text):
+        return TextPlace(CONSTANT, match[1], texts=_texts(match[2].split("/") if match[2] else ()))
     if match := re.fullmatch(r"_\|(\w+)", text):
         return TextPlace(ELECTED, match[1])
     if match := re.fullmatch(r"([A-Za-z]\w*)(?:@([\w:]+))?(\?|=(\w+))?", text):
@@ -262,11 +285,9 @@ def property_of(definition: OpDef, name: str, text: str) -> Attribute:
 
 
 def templates(operations: Sequence[type[IRDLOperation]]) -> dict[str, list[tuple[type[IRDLOperation], Template]]]:
-    """The operations that have an instruction, by the first word of its opcode."""
+    """The operations that an instruction becomes, by the first word of its opcode."""
     by_root: dict[str, list[tuple[type[IRDLOperation], Template]]] = {}
     for op in operations:
-        text = getattr(op, "PTX", "")
-        if text:
-            made = template(text)
+        for made in (template(line) for line in getattr(op, "PTX", "").splitlines() if line[0] != "<"):
             by_root.setdefault(made.root, []).append((op, made))
     return by_root

@@ -1,36 +1,26 @@
-"""Instructions as operations of `nvvm`: found by the PTX line that each prints; products of matrices by their rows."""
+"""Instructions as operations of `nvvm`: found by the PTX line that each prints."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import cast
 
-from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, UnitAttr, VectorType
+from xdsl.dialects.builtin import IntegerType, UnitAttr, VectorType
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import EqAttrConstraint, IRDLOperation, OptOperandDef, VarOperandDef
 
-from ...dialect.isa.mma import Mma
-from ...dialect.isa.wgmma import Wgmma
-from ...dialect.isa.wmma import WmmaMma
-from ...dialect.mlir.nvvm import OPERATIONS, MmaOp, MmaSparseOp, WgmmaMmaAsyncOp, WmmaMmaOp
+from ...dialect.mlir.nvvm import OPERATIONS
 from ...dialect.mlir.nvvm_types import (
     COUNT,
     ELEMENTS,
-    MMA_BIT_OP,
-    MMA_LAYOUT,
-    MMA_OVERFLOW,
-    MMA_TYPE,
     PRESENT,
     SPACE,
+    SUMS,
     TYPED,
-    WGMMA_SCALE_IN,
-    WGMMA_SCALE_OUT,
-    WGMMA_TYPE,
     WORD,
-    ShapeAttr,
     Template,
     TextPlace,
     property_of,
@@ -49,12 +39,6 @@ def _templates() -> dict[str, list[tuple[type[IRDLOperation], Template]]]:
 
 def convert(of: PtxInstruction) -> bool:
     """Adds the NVVM operation of an instruction. Returns False if there is none."""
-    if isinstance(of.row, Mma):
-        return product(of, of.row)
-    if isinstance(of.row, Wgmma):
-        return product_of_warpgroup(of, of.row)
-    if isinstance(of.row, WmmaMma):
-        return product_of_opaque(of, of.row)
     opcode = canonical(of.opcode)
     for kind, made in _templates().get(of.words[0], ()):
         match = made.pattern.fullmatch(opcode)
@@ -123,7 +107,9 @@ class _Match:
             case "constant":
                 if not isinstance(operand, Immediate):
                     return False
-                self.properties[place.name] = property_of(self.definition, place.name, str(operand.value))
+                texts = {text: word for word, text in place.texts.items()}
+                word = texts.get(str(operand.value), str(operand.value))
+                self.properties[place.name] = property_of(self.definition, place.name, word)
             case "address" if place.more and not isinstance(operand, Address):
                 self.operands[place.name] = lambda: [of.value(i)]
             case "address":
@@ -133,7 +119,7 @@ class _Match:
                 self.operands[place.name] = lambda: [of.pointer(i, space)]
             case "tensor":
                 return self._tensor(place, operand)
-            case "vector" | "elements":
+            case "vector" | "elements" | "sums":
                 return self._vector(i, place)
             case "elected":
                 if not isinstance(operand, Pair) or operand_text(operand.first) != "_":
@@ -202,16 +188,19 @@ class _Match:
 
     def _vector(self, i: int, place: TextPlace) -> bool:
         of, items, words = self.of, list(self.of.items(i)), self.match.groupdict()
-        kind = _fragment_type(words["eltype"]) if "eltype" in words else IntegerType(32)
-        if any(name == place.name for name, _ in self.definition.results):
-            self.results[place.name] = (items, [kind] * len(items))
+        element = words.get(place.element) or words.get(f"{place.element}__given") or place.element
+        kind, name, before = _fragment_type(element.strip(".")), place.name, self.operands.get(place.name, list)
+        if any(result == name for result, _ in self.definition.results):
+            self.results[name] = (items, [kind] * len(items))
+            if place.kind == SUMS:
+                self.operands[place.more] = lambda: [of.build.struct([of.read(item, kind) for item in items])]
             return True
-        counts = [p for p in self.made.pieces if p.kind == COUNT and p.name == place.name]
+        counts = [p for p in self.made.pieces if p.kind == COUNT and p.name == name]
         if place.kind == ELEMENTS and len(items) > 1:
-            self.operands[place.name] = lambda: [of.build.vector([of.read(item, kind) for item in items])]
+            self.operands[name] = lambda: [of.build.vector([of.read(item, kind) for item in items])]
         else:
-            self.operands[place.name] = lambda: [of.read(item, kind) for item in items]
-        return not counts or len(items) == int(self.match[f"{place.name}__count"])
+            self.operands[name] = lambda: [*before(), *(of.read(item, kind) for item in items)]
+        return not counts or len(items) == int(self.match[f"{name}__count"])
 
     def _together(self, kinds: list[Attribute]) -> Attribute:
         """The type of a result in several registers."""
@@ -243,88 +232,6 @@ class _Match:
                 of.write(item, value)
 
 
-_TYPES = frozenset(("f16", "bf16", "tf32", "f64", "s8", "u8", "s4", "u4", "b1"))
-_SPARSE_TYPES = frozenset(("f16", "bf16", "tf32"))
-"""Those whose registers MLIR counts as the instruction has them."""
-
-
-def product(of: PtxInstruction, row: Mma) -> bool:
-    """Converts those `mma` for which LLVM has an intrinsic: without a kind, scales or a rounding."""
-    if row.kind or row.scale or row.rounding or row.a.name not in (_SPARSE_TYPES if row.sparse else _TYPES):
-        return False
-    if row.a.name == "f64" and str(row.shape) != "m8n8k4":
-        return False
-    properties: dict[str, Attribute] = {
-        "shape": ShapeAttr(*map(IntAttr, row.shape)),
-        "multiplicandAPtxType": MMA_TYPE.of(row.a.name),
-        "multiplicandBPtxType": MMA_TYPE.of(row.b.name),
-    }
-    if row.a.name in ("s8", "u8", "s4", "u4"):
-        properties["intOverflowBehavior"] = MMA_OVERFLOW.of("satfinite" if row.satfinite else "wrapped")
-    if row.bit_op:
-        properties["b1Op"] = MMA_BIT_OP.of(f"{row.bit_op}_popc")
-    d, *inputs = (_fragment_type(row.element(role).name) for role in "dabc")
-    operands = [[of.read(item, kind) for item in of.items(i + 1)] for i, kind in enumerate(inputs)]
-    if row.sparse:
-        operands += [[of.value(4, IntegerType(32))], [of.value(5, IntegerType(32))]]
-        properties |= {"orderedMetadata": UnitAttr()} if of.words[1] == "sp::ordered_metadata" else {}
-    else:
-        layouts = (MMA_LAYOUT.of(word) for word in of.words if word in ("row", "col"))
-        properties |= dict(zip(("layoutA", "layoutB"), layouts, strict=True))
-    return _add_product(of, MmaSparseOp if row.sparse else MmaOp, operands, properties, d)
-
-
-def _add_product(
-    of: PtxInstruction,
-    kind: type[IRDLOperation],
-    operands: Sequence[SSAValue | Sequence[SSAValue]],
-    properties: dict[str, Attribute],
-    d: Attribute,
-) -> bool:
-    """Adds an operation whose result has the registers of the first operand, each of the type `d`."""
-    items = of.items(0)
-    op = kind.build(operands=operands, result_types=[struct([d] * len(items))], properties=properties)
-    for item, value in zip(items, of.build.extract(of.build.add(op), len(items)), strict=True):
-        of.write(item, value)
-    return True
-
-
 def _fragment_type(element: str) -> Attribute:
     """The LLVM type of a fragment's register: pairs of f16, f32, f64, or words."""
     return value_type({"f16": "f16x2", "f32": "f32", "f64": "f64"}.get(element, "b32"))
-
-
-def product_of_opaque(of: PtxInstruction, row: WmmaMma) -> bool:
-    """`wmma.mma` whose C and D are of one type, without `.satfinite`; of f64 rounded to nearest."""
-    if row.c != row.d or row.satfinite or row.rounding not in ("", "rn") or row.a.name in ("b1", "s4", "u4"):
-        return False
-    properties: dict[str, Attribute] = dict(zip("mnk", (IntegerAttr(size, 32) for size in row.shape), strict=True))
-    properties |= {"layoutA": MMA_LAYOUT.of(row.a_layout), "layoutB": MMA_LAYOUT.of(row.b_layout)}
-    properties |= {"eltypeA": MMA_TYPE.of(row.a.name), "eltypeB": MMA_TYPE.of(row.d.name)}
-    kinds = [_fragment_type(row.element(role).name) for role in "abc"]
-    operands = [of.read(item, kind) for i, kind in enumerate(kinds) for item in of.items(i + 1)]
-    return _add_product(of, WmmaMmaOp, [operands], properties, _fragment_type(row.d.name))
-
-
-def product_of_warpgroup(of: PtxInstruction, row: Wgmma) -> bool:
-    """`wgmma` of two matrices in shared memory, with scales that are constants."""
-    _, a, b, *constants = of.operands
-    if row.sparse or isinstance(a, Vector) or not all(isinstance(each, Immediate) for each in constants):
-        return False
-    scale, *numbers = (int(each.value) for each in constants if isinstance(each, Immediate))
-    signs, turned = [*numbers[:2], 1, 1][:2], [*numbers[2:], 0, 0][:2]
-    kind = _fragment_type(row.d.name)
-    sums = of.build.struct([of.read(item, kind) for item in of.items(0)])
-    properties: dict[str, Attribute] = {
-        "shape": ShapeAttr(*map(IntAttr, row.shape)),
-        "scaleD": WGMMA_SCALE_OUT.of("one" if scale else "zero"),
-        "layoutA": MMA_LAYOUT.of("col" if turned[0] else "row"),
-        "layoutB": MMA_LAYOUT.of("row" if turned[1] else "col"),
-    }
-    properties |= {f"type{role.upper()}": WGMMA_TYPE.of(row.element(role).name) for role in "abd"}
-    for role, sign in zip("AB", signs, strict=True):
-        properties[f"scale{role}"] = WGMMA_SCALE_IN.of("neg" if sign < 0 else "one")
-    if row.d.name == "s32":
-        properties["satfinite"] = MMA_OVERFLOW.of("satfinite" if row.satfinite else "wrapped")
-    operands = [sums, of.read(a, IntegerType(64)), of.read(b, IntegerType(64))]
-    return _add_product(of, WgmmaMmaAsyncOp, operands, properties, kind)

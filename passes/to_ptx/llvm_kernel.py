@@ -9,23 +9,22 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1, i16, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from ...dialect.isa import wmma
-from ...dialect.isa.form import ELEMENT_TYPES, Shape
 from ...dialect.isa.row import Target, Version
 from ...dialect.isa.tensor_product import LOAD_SHAPES
 from ...dialect.mlir.llvm import DIRECTIVES, SPACES
-from ...dialect.mlir.nvvm import PRODUCTS, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL
-from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
+from ...dialect.mlir.nvvm_types import Template, TextPiece, TextPlace, spelled, template
 from ...dialect.mlir.upstream import NvvmOp
+from ...dialect.ptx.instructions import find
 from ...dialect.ptx.ops import FuncOp, VariableAttr
 from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Variable
 from ...dialect.warp.attributes import element_row
@@ -258,7 +257,7 @@ def variable(op: llvm.GlobalOp) -> Variable:
     return Variable(space, "b8", op.sym_name.data, count=count, align=align, linking=linking)
 
 
-# Operations of `nvvm` as instructions of PTX: by the line that each says, products of matrices by their rows.
+# Operations of `nvvm` as instructions of PTX, by the line that each says.
 
 
 _REFUSED = ("predicate", "im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
@@ -271,12 +270,6 @@ def lower_nvvm(kernel: LlvmKernel, op: NvvmOp) -> None:
     if op.name in SPECIAL:
         bits = bits_of(op.results[0].type)
         kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, parsed(SPECIAL[op.name])))
-    elif isinstance(op, PRODUCTS):
-        _product(kernel, op)
-    elif isinstance(op, WgmmaMmaAsyncOp):
-        _product_of_warpgroup(kernel, op)
-    elif op.name == "nvvm.wmma.mma":
-        _product_of_opaque(kernel, op)
     elif op.name == "nvvm.mbarrier.try_wait.parity":
         _wait(kernel, op)
     elif op.name == "nvvm.tcgen05.mma_smem_desc":
@@ -292,27 +285,46 @@ class InstructionLine:
         self.kernel = kernel
         self.op = op
         self.result = kernel.fresh(op.results[0].type) if op.results else []
+        self.parts: list[Sequence[SSAValue]] = []
         definition = op.get_irdl_definition()
         self.results = [name for name, _ in definition.results]
         self.fields: dict[str, Sequence[SSAValue]] = {}
-        for name, _ in definition.operands:
+        for name, _ in (*definition.operands, *definition.results):
             value: SSAValue | Sequence[SSAValue] | None = getattr(op, name)
             self.fields[name] = () if value is None else (value,) if isinstance(value, SSAValue) else tuple(value)
 
     def emit(self) -> None:
-        op, made = self.op, template(self.op.PTX)
+        op = self.op
+        made, opcode = self._line()
         said = {place.name for place in made.places} | {piece.name for piece in made.pieces}
         for name in _REFUSED:
             if name not in said and (self.fields.get(name) or name in op.properties):
                 fail(op, f"{op.name} is not lowered with {name}")
-        opcode = "".join(self._spelled(piece) for piece in made.pieces)
+        self._divide([place.name for place in made.places], opcode)
         operands = [self._operand(place) for place in made.places]
         self.kernel.emit(opcode, *(operand for operand in operands if operand is not None))
         if self.result:
             self.kernel.give(op, *self.result)
 
-    def _spelled(self, piece: TextPiece) -> str:
-        """What a piece of the opcode is for this operation."""
+    def _line(self) -> tuple[Template, str]:
+        """The first line that has the words and the types of the operation, and its opcode."""
+        unknown: list[tuple[int, str]] = []
+        for made in map(template, self.op.PTX.splitlines()):
+            texts = [self._spelled(piece) for piece in made.pieces]
+            if None not in texts:
+                return made, "".join(filter(None, texts))
+            unknown.append((texts.index(None), made.pieces[texts.index(None)].name))
+        _, name = max(unknown)
+        word = self._kind(name) or spelled(self.op.properties.get(name))
+        fail(self.op, f"{self.op.name} is not lowered with {name} = {word}")
+
+    def _kind(self, name: str) -> str:
+        """The type of the first register of an operand or a result; "" if there is none."""
+        kinds = [value.type for value in self.fields.get(name, ())]
+        return "".join(str(kind.types.data[0] if isinstance(kind, llvm.LLVMStructType) else kind) for kind in kinds[:1])
+
+    def _spelled(self, piece: TextPiece) -> str | None:
+        """What a piece of the opcode is for this operation; None if there is nothing for its word or type."""
         values = self.fields.get(piece.name, ())
         match piece.kind:
             case "space":
@@ -322,19 +334,29 @@ class InstructionLine:
             case "count":
                 return str(len(values))
             case "times":
-                count = len(types_of(values[0].type)) if values else len(self.result)
+                count = len(types_of(values[0].type))
                 return str(count // LOAD_SHAPES[spelled(self.op.properties["shape"]).removeprefix("shape_")])
             case "present":
                 return piece.texts[""] if values else ""
             case "typed":
-                return piece.texts.get(str(values[0].type), "")
-            case "word" if piece.name not in self.op.properties:
-                return ""
+                return piece.texts.get(self._kind(piece.name))
+            case "word" if piece.optional and piece.name not in self.op.properties:
+                return piece.texts.get(piece.default, "") if piece.default else ""
             case "word":
-                word = spelled(self.op.properties[piece.name])
-                return piece.texts.get(word, "") if piece.texts else word
+                word = spelled(self.op.properties.get(piece.name))
+                return piece.texts.get(word) if piece.texts else word
             case _:
                 return piece.name
+
+    def _divide(self, names: Sequence[str], opcode: str) -> None:
+        """Divides the operands of a name that stands in several places, as the instruction has them."""
+        places = [i for i, name in enumerate(names) if names.count(name) > 1]
+        for row, bindings in find(opcode)[:1] if places else ():
+            slots, values = row.signature(bindings, len(names)), self.fields[names[places[0]]]
+            counts = [slots[i].count for i in places]
+            if sum(counts) != len(values):
+                fail(self.op, f"expected {' + '.join(map(str, counts))} registers, got {len(values)}")
+            self.parts = [values[end - count : end] for count, end in zip(counts, accumulate(counts), strict=True)]
 
     def _operand(self, place: TextPlace) -> EmittedOperand | None:
         kernel, values = self.kernel, self.fields.get(place.name, ())
@@ -342,17 +364,26 @@ class InstructionLine:
             case "text":
                 return parsed(place.name)
             case "constant":
-                return parsed(spelled(self.op.properties.get(place.name)))
+                word = spelled(self.op.properties.get(place.name))
+                return parsed(place.texts.get(word, word))
             case "address" if isinstance(values[0].type, llvm.LLVMPointerType):
                 return At(kernel.register(values[0]))
             case "address":
                 return kernel.register(values[0])
-            case "elements":
-                return self.result or (kernel.registers(values[0]) if values else None)
+            case "elements" if values:
+                return self.result or kernel.registers(values[0])
             case "tensor":
                 return TensorBox(kernel.register(values[0]), [kernel.word(each) for each in self.fields[place.more]])
+            case "sums":
+                return self._sums(*self.fields[place.more])
+            case "vector" if place.name in self.results:
+                return self.result
+            case "vector" if place.more:
+                both = (*values, *self.fields[place.more])
+                numbers = tuple(int(word.text) for each in both if isinstance(word := kernel.word(each), Immediate))
+                return numbers if len(numbers) == len(both) else [kernel.register(each) for each in both]
             case "vector":
-                return self.result if place.name in self.results else [kernel.register(each) for each in values]
+                return [kernel.register(each) for each in (self.parts.pop(0) if self.parts else values)]
             case "elected":
                 (elected,) = self.result
                 return Both(SINK, elected)
@@ -363,6 +394,14 @@ class InstructionLine:
                 return Both(first, valid[0]) if valid else first
             case _:
                 return kernel.word(values[0]) if values else parsed(place.more) if place.more else None
+
+    def _sums(self, inouts: SSAValue) -> list[VirtualRegister]:
+        """Registers that become the result. Constants are moved to registers here, behind the fence of the program:
+        they need one more (PTX ISA, `wgmma.fence`)."""
+        self.result = self.kernel.registers(inouts)
+        if any(isinstance(word, Immediate) for word in self.kernel.words(inouts)):
+            self.kernel.emit("wgmma.fence.sync.aligned")
+        return self.result
 
 
 def parsed(text: str) -> Immediate | Symbol | Register:
@@ -397,79 +436,3 @@ def _descriptor(kernel: LlvmKernel, op: NvvmOp) -> None:
         field = resized(kernel, kernel.register(value), value.type, i64)
         made = kernel.compute("bfi.b64", i64, field, made, at, bits)
     kernel.give(op, made)
-
-
-_ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
-
-
-def _product(kernel: LlvmKernel, op: Any) -> None:
-    a, b = (
-        spelled(kind) or _ELEMENTS.get(str(values[0].type), "")
-        for kind, values in ((op.multiplicandAPtxType, op.operandA), (op.multiplicandBPtxType, op.operandB))
-    )
-    d, c = _ELEMENTS.get(str(op.res.type.types.data[0]), ""), _ELEMENTS.get(str(op.operandC[0].type), "")
-    result = kernel.fresh(op.res.type)
-    operands: list[EmittedOperand] = [
-        [kernel.register(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)
-    ]
-    overflow = spelled(op.properties.get("intOverflowBehavior"))
-    mnemonic, layouts, after = "mma", "row.col", ""
-    if ".sp." in op.name:
-        mnemonic += f".sp{'' if op.orderedMetadata is None else '::ordered_metadata'}"
-        operands += [kernel.word(op.sparseMetadata), kernel.word(op.sparsitySelector)]
-    if op.name == "nvvm.mma.sync":
-        layouts = f"{spelled(op.layoutA)}.{spelled(op.layoutB)}"
-        overflow = overflow or "satfinite"
-        after = f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
-    elif op.kind is not None:
-        layouts += f".kind::{spelled(op.kind)}"
-    if op.name.endswith("block_scale"):
-        layouts += f".block_scale.scale_vec::{spelled(op.scaleVecSize)[1:]}X"
-        after = f".{spelled(op.blockScaleFormat)}"
-        for data, *ids in (
-            (op.scaleAData, op.byteIdA, op.threadIdA), (op.scaleBData, op.byteIdB, op.threadIdB),
-        ):  # fmt: skip
-            words = [kernel.word(each) for each in ids]
-            numbers = tuple(int(str(word.value)) for word in words if isinstance(word, Immediate))
-            operands.append([kernel.register(data)])
-            operands.append(numbers if len(numbers) == len(words) else [kernel.register(each) for each in ids])
-    clamped = ".satfinite" if a in ("s8", "u8", "s4", "u4") and overflow == "satfinite" else ""
-    kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{after}", result, *operands)
-    kernel.give(op, *result)
-
-
-def _product_of_opaque(kernel: LlvmKernel, op: NvvmOp) -> None:
-    """`wmma.mma`: `args` are the fragments of A, B and C, whose sizes follow from the shape."""
-    m, n, k, a, d, *layouts = (
-        spelled(op.properties[name]) for name in ("m", "n", "k", "eltypeA", "eltypeB", "layoutA", "layoutB")
-    )
-    shape, types = Shape(int(m), int(n), int(k)), {"a": a, "b": a, "c": d}
-    counts = [wmma.registers(shape, role, ELEMENT_TYPES[name]) for role, name in types.items()]
-    if len(op.operands) != sum(counts):
-        fail(op, f"expected {' + '.join(map(str, counts))} registers of A, B and C, got {len(op.operands)}")
-    values, operands = iter(op.operands), list[EmittedOperand]()
-    for count in counts:
-        operands.append([kernel.register(next(values)) for _ in range(count)])
-    inputs, rounding = "" if a == "f16" else f".{a}.{a}", ".rn" if a == "f64" else ""
-    bits = ".xor.popc" if a == "b1" else ""
-    result = kernel.fresh(op.results[0].type)
-    kernel.emit(f"wmma.mma{bits}.sync.aligned.{'.'.join(layouts)}.{shape}{rounding}.{d}{inputs}.{d}", result, *operands)
-    kernel.give(op, *result)
-
-
-def _product_of_warpgroup(kernel: LlvmKernel, op: Any) -> None:
-    """The sums stay in their registers: those of `inouts` are written. Constants are moved to registers here, behind
-    the fence of the program: they need one more (PTX ISA, `wgmma.fence`)."""
-    sums = kernel.registers(op.inouts)
-    if any(isinstance(word, Immediate) for word in kernel.words(op.inouts)):
-        kernel.emit("wgmma.fence.sync.aligned")
-    a, b, d = (spelled(kind) for kind in (op.typeA, op.typeB, op.typeD))
-    clamped = ".satfinite" if spelled(op.satfinite) == "satfinite" else ""
-    constants = [int(spelled(op.scaleD) == "one")]
-    if d != "s32":
-        constants += [-1 if spelled(each) == "neg" else 1 for each in (op.scaleA, op.scaleB)]
-    if a in ("f16", "bf16"):
-        constants += [int(spelled(op.layoutA) == "col"), int(spelled(op.layoutB) == "row")]
-    descriptors = [kernel.register(each) for each in (op.descriptorA, op.descriptorB)]
-    kernel.emit(f"wgmma.mma_async.sync.aligned.{op.shape}{clamped}.{d}.{a}.{b}", sums, *descriptors, *constants)
-    kernel.give(op, *sums)

@@ -212,6 +212,19 @@ MMA = """%c = llvm.mlir.constant(0.000000e+00 : f32) : f32
         llvm.return"""
 
 
+WGMMA = """%i = nvvm.read.ptx.sreg.tid.x : i32
+        %s = llvm.insertvalue %i, %u[0] : !llvm.struct<(i32, i32, i32, i32)>
+        %0 = nvvm.wgmma.mma_async %d, %d, %s, <m = 64, n = 8, k = K>, D [<s32>, <one>], A [<TYPE>, <one>, <row>],
+          B [<TYPE>, <one>, <LAYOUT>] : !llvm.struct<(i32, i32, i32, i32)> -> !llvm.struct<(i32, i32, i32, i32)>
+        llvm.return"""
+WGMMA = f"%u = llvm.mlir.undef : !llvm.struct<(i32, i32, i32, i32)>\n%d = llvm.mlir.constant(0 : i64) : i64\n{WGMMA}"
+
+
+def test_a_product_of_bits_of_a_warpgroup() -> None:
+    body = WGMMA.replace("TYPE", "b1").replace("K", "256").replace("LAYOUT", "col")
+    assert "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc" in to_ptx(kernel_of(body), "sm_90a")
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("body", "target", "message"),
@@ -219,6 +232,10 @@ MMA = """%c = llvm.mlir.constant(0.000000e+00 : f32) : f32
         (MMA.replace("TYPE", "tf32").replace("K", "12"), "sm_80", "m16n8k12"),
         (MMA.replace("TYPE", "tf32").replace("K", "4"), "sm_75", "needs"),
         ("nvvm.cluster.arrive\nllvm.return", "sm_80", "needs"),
+        (WGMMA.replace("TYPE", "s8").replace("K", "32").replace("LAYOUT", "row"), "sm_90a",
+         "nvvm.wgmma.mma_async is not lowered with layoutB = row"),
+        ("nvvm.prefetch level = L2, evict_priority = evict_first, %a : !llvm.ptr<1>\nllvm.return", "sm_80",
+         "nvvm.prefetch is not lowered with evictPriority = evict_first"),
         ("%x = llvm.mlir.undef : vector<4xi8>\n%y = llvm.add %x, %x : vector<4xi8>\nllvm.return", "sm_80",
          "llvm.add of vector<4xi8> is not lowered"),
         ("nvvm.tcgen05.wait <load>\nllvm.return", "sm_90a", "nvvm.tcgen05.wait takes tcgen05.wait::ld"),

@@ -21,8 +21,8 @@ gpu.module @other {
 
 func.func @scaled(%a: vector<4xi32>, %c: vector<4xf32>, %m: i32, %i: i16) {
   %0 = nvvm.mma.sp.block_scale A[%a] B[%a] C[%c] sparseMetadata[%m] selector[%m] scaleA[%m, %i, %i] scaleB[%m, %i, %i]
-    {blockScaleFormat = #nvvm.block_scale_format<ue8m0>, kind = #nvvm.block_scale_kind<mxf4>, orderedMetadata,
-     multiplicandAPtxType = #nvvm.mma_type<e2m1>, multiplicandBPtxType = #nvvm.mma_type<e2m1>,
+    {blockScaleFormat = #nvvm.block_scale_format<ue8m0>, kind = #nvvm.block_scale_kind<mxf4>,
+     multiplicandAPtxType = #nvvm.mma_type<e2m1>, multiplicandBPtxType = #nvvm.mma_type<e2m1>, orderedMetadata,
      scaleVecSize = #nvvm.scale_vec_size<x2>, shape = #nvvm.shape<m = 16, n = 8, k = 128>}
     : (vector<4xi32>, vector<4xi32>, vector<4xf32>) -> !llvm.struct<(vector<4xf32>)>
   return
