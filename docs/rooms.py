@@ -325,9 +325,9 @@ FEATURE_FILES = {
     "changes of layout": "dialect/warp/conversions.py dialect/warp/conversion_steps.py "
     "dialect/warp/convert.py passes/to_ptx/convert_layout.py",
     "kernels in upstream's dialects": "dialect/mlir/gpu.py "
-    "dialect/mlir/nvgpu.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "
-    "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/upstream.py passes/to_ptx/llvm_kernel.py "
-    "passes/to_ptx/llvm_operations.py passes/tile/foreign_kernels.py",
+    "dialect/mlir/nvgpu.py dialect/mlir/nvvm.py dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py "
+    "passes/to_ptx/upstream.py passes/to_ptx/llvm_kernel.py passes/to_ptx/llvm_operations.py "
+    "passes/tile/foreign_kernels.py",
     "kernels and launches for upstream": "passes/to_nvvm/convert.py passes/to_nvvm/nvvm_operations.py "
     "passes/to_nvvm/arithmetic.py passes/to_nvvm/instruction.py passes/to_nvvm/blocks.py",
     "functions of front ends": "passes/linalg/front_ends.py passes/linalg/functions.py passes/linalg/moved_operands.py "

@@ -1,4 +1,5 @@
-"""Attributes of `nvvm`: words such as `#nvvm.mma_layout<row>`, shapes, ranges. Source: MLIR 22, `NVVMOps.td`."""
+"""What operations of `nvvm` are made of: attributes, such as `#nvvm.mma_layout<row>`, the lines of their instructions,
+fields by their names. Source: MLIR 22, `mlir/include/mlir/Dialect/LLVMIR/NVVMOps.td`."""
 
 from __future__ import annotations
 
@@ -6,13 +7,26 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import BoolAttr, IntAttr, IntegerAttr, UnitAttr, i1
+from xdsl.dialects.builtin import BoolAttr, IntAttr, IntegerAttr, UnitAttr, VectorType, i1, i16, i32, i64
+from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, ParametrizedAttribute
-from xdsl.irdl import IRDLOperation, OpDef, irdl_attr_definition
+from xdsl.irdl import (
+    IRDLOperation,
+    OpDef,
+    irdl_attr_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    opt_result_def,
+    prop_def,
+    result_def,
+    var_operand_def,
+)
 from xdsl.utils.hints import isa
 
+from .upstream import NvvmOp, operation
 from .words import BareWordAttr, FieldsAttr, WordAttr, carried, words
 
 MMA_LAYOUT = words("nvvm.mma_layout", "row col")
@@ -291,3 +305,71 @@ def templates(operations: Sequence[type[IRDLOperation]]) -> dict[str, list[tuple
         for made in (template(line) for line in getattr(op, "PTX", "").splitlines() if line[0] != "<"):
             by_root.setdefault(made.root, []).append((op, made))
     return by_root
+
+
+# What a field is by its name: an operand by its type, a property by its words.
+
+Integer = IntegerAttr[i32]
+TensorPointer = LLVMPointerType(IntAttr(6))
+
+_OPERANDS: Mapping[Attribute | type[Attribute], str] = {
+    i32: "barrierId numberOfThreads reductionPredicate thread_mask offset mask_and_clamp count txcount phase ticks "
+    "coordinates b c nCols idesc stride sources selector lo hi sparsitySelector scaleAData scaleBData",
+    i1: "pred predicate enableInputD",
+    i16: "multicastMask im2colOffsets byteIdA threadIdA byteIdB threadIdB",
+    i64: "l2CacheHint size smem_desc matrixB scaleInputD zeroColMask descriptorA descriptorB",
+    LLVMPointerType: "addr ptr dst src dstMem srcMem tmaDescriptor a",
+    TensorPointer: "taddr tmemAddr matrixD scaleA scaleB sparseMetadata",
+    VectorType: "disableOutputLane",
+    Attribute: "mask val stateOrPhase cpSize matrixA args operandA operandB operandC",
+}
+
+_SEVERAL = ("coordinates", "im2colOffsets", "sources", "args", "operandA", "operandB", "operandC")
+
+_PROPERTIES: Mapping[Any, str] = {
+    UnitAttr: "aligned read uniform in_param_space tensormap pack unpack aShift orderedMetadata",
+    Integer: "num m n k",
+    MMA_LAYOUT: "layout layoutA layoutB",
+    MMA_TYPE: "eltype eltypeA eltypeB multiplicandAPtxType multiplicandBPtxType",
+    MMA_OVERFLOW: "intOverflowBehavior satfinite",
+    MMA_BIT_OP: "b1Op",
+    ShapeAttr: "shape",
+    SCALE_VECTOR: "scaleVecSize",
+    SCALE_FORMAT: "blockScaleFormat",
+    WGMMA_TYPE: "typeA typeB typeD",
+    WGMMA_SCALE_OUT: "scaleD",
+    MMA_FRAGMENT: "frag",
+    MATRIX_TYPE: "eltType",
+    CTA_GROUP: "ctaGroup",
+    CACHE_LEVEL: "cacheLevel",
+    EVICTION: "evictPriority",
+    REDUCTION: "reductionOp",
+    TENSOR_COPY_FORMAT: "srcFormat",
+}
+
+_DEFINED: tuple[tuple[Mapping[Any, str], Any], ...] = (
+    (_OPERANDS, (operand_def, opt_operand_def)),
+    (_PROPERTIES, (prop_def, opt_prop_def)),
+    ({Attribute: "res"}, (result_def, opt_result_def)),
+)
+KINDS: Mapping[str, tuple[Any, Any]] = {
+    name: ((var_operand_def,) * 2 if name in _SEVERAL else definitions, kind)
+    for table, definitions in _DEFINED
+    for kind, names in table.items()
+    for name in names.split()
+}
+"""How a field is defined, how one that may be left out, and its type."""
+
+_OPTIONAL = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)\?")
+"""A part of a text that may be left out."""
+
+
+def row(name: str, summary: str, ptx: str, text: str, **own: object) -> type[NvvmOp]:
+    """An operation whose fields are what its text and its opcode name, as `KINDS` says, unless they are its `own`.
+    Operands are in the order of the text, behind those of `own`. May be left out what stands in an optional part of the
+    text, or in front of `?` in the opcode."""
+    optional = {*re.findall(r"\$(\w+)", " ".join(_OPTIONAL.findall(text))), *re.findall(r"\{(\w+)\?", ptx)}
+    names = dict.fromkeys((*re.findall(r"\$(\w+)", text), *re.findall(r"\{(\w+)(?:\?\w*)?[/}]", ptx)))
+    kinds = {each: KINDS[each] for each in names if each not in own}
+    fields = {each: definitions[each in optional](kind) for each, (definitions, kind) in kinds.items()}
+    return operation(name, summary, ptx, text, **own, **fields)

@@ -32,7 +32,7 @@ from xdsl.utils.hints import isa
 from ...dialect.isa.row import Bindings, Row, Slot
 from ...dialect.mlir.llvm import CASTS, ExtractElementOp
 from ...dialect.mlir.llvm import SPACES as LLVM_SPACES
-from ...dialect.mlir.nvvm_ops import SPECIAL_OPERATIONS
+from ...dialect.mlir.nvvm import SPECIAL_OPERATIONS
 from ...dialect.ptx.instruction import InstOp, RegisterType, read_form
 from ...dialect.ptx.instructions import find
 from ...dialect.ptx.text.operands import operand_text

@@ -21,7 +21,7 @@ from xdsl.utils.hints import isa
 from ...dialect.isa.row import Target, Version
 from ...dialect.isa.tensor_product import LOAD_SHAPES
 from ...dialect.mlir.llvm import DIRECTIVES, SPACES
-from ...dialect.mlir.nvvm_ops import SPECIAL
+from ...dialect.mlir.nvvm import SPECIAL
 from ...dialect.mlir.nvvm_types import Template, TextPiece, TextPlace, spelled, template
 from ...dialect.mlir.upstream import NvvmOp
 from ...dialect.ptx.instructions import find

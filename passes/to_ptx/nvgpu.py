@@ -16,8 +16,7 @@ from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
 from ...dialect.mlir.nvgpu import TensorMapDescriptorType, WarpgroupAccumulatorType, WarpgroupDescriptorType
-from ...dialect.mlir.nvvm import NVVM
-from ...dialect.mlir.nvvm_ops import COPIES, EXCHANGES, PLAIN
+from ...dialect.mlir.nvvm import COPIES, EXCHANGES, NVVM, PLAIN
 from ...dialect.mlir.upstream import ElectOp, RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
