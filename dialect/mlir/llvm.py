@@ -7,51 +7,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import IntAttr, IntegerType, NoneAttr, UnitAttr, VectorType
+from xdsl.dialects.builtin import IntAttr, NoneAttr, UnitAttr, VectorType
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
     VarConstraint,
-    irdl_attr_definition,
     operand_def,
     result_def,
     traits_def,
     var_operand_def,
 )
 from xdsl.parser import AttrParser, Parser
-from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.hints import isa
 
 from .upstream import declared, extended
-from .words import defined, irdl_op_definition
+from .words import carried, defined, irdl_op_definition
 
-
-@irdl_attr_definition
-class ConstantRangeAttr(ParametrizedAttribute):
-    """The values that a special register has: `#llvm.constant_range<i32, 0, 32>`, the last one excluded."""
-
-    name = "llvm.constant_range"
-
-    type: IntegerType
-    lower: IntAttr
-    upper: IntAttr
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            kind = parser.parse_type()
-            bounds: list[Attribute] = []
-            for _ in range(2):
-                parser.parse_punctuation(",")
-                bounds.append(IntAttr(parser.parse_integer()))
-        return (kind, *bounds)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_attribute(self.type)
-            printer.print_string(f", {self.lower.data}, {self.upper.data}")
+CONSTANT_RANGE = carried("llvm.constant_range")
+"""The values that a special register has: `#llvm.constant_range<i32, 0, 32>`, the last one excluded."""
 
 
 class PointerSyntax(ParametrizedAttribute, TypeAttribute):
@@ -155,7 +130,7 @@ POISON = declared(
 
 OPERATIONS: Sequence[type[Operation]] = (POISON, ExtractElementOp, GEPOp, *CASTS.values(), *INTRINSICS.values())
 
-LLVM = extended(llvm.LLVM, OPERATIONS, (PointerSyntax, ConstantRangeAttr))
+LLVM = extended(llvm.LLVM, OPERATIONS, (PointerSyntax, CONSTANT_RANGE))
 
 ARITHMETIC: Mapping[str, str] = {
     "add": "add.i", "sub": "sub.i", "mul": "mul.lo.i", "udiv": "div.u", "sdiv": "div.s", "urem": "rem.u",

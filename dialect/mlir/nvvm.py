@@ -35,7 +35,7 @@ from xdsl.traits import Pure
 
 from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
-from .llvm import ConstantRangeAttr
+from .llvm import CONSTANT_RANGE
 from .nvvm_types import ATTRIBUTES, Integer, MatrixShapeAttr, TensorPointer, row
 from .upstream import REGISTER_ACTION, SEGMENTS, ElectOp, NvvmOp, RegistersOp, operation, typed
 from .words import defined
@@ -68,7 +68,7 @@ class SpecialRegisterOp(NvvmOp):
 
     assembly_format = "(`range` $range^)? attr-dict `:` type($res)"
 
-    range = opt_prop_def(ConstantRangeAttr)
+    range = opt_prop_def(CONSTANT_RANGE)
     res = result_def()
 
 

@@ -5,8 +5,8 @@
 llvm.func @registers() {
   // CHECK: {{%\S+}} = nvvm.read.ptx.sreg.tid.x : i32
   %0 = nvvm.read.ptx.sreg.tid.x : i32
-  // CHECK: {{%\S+}} = nvvm.read.ptx.sreg.tid.y : i32
-  %1 = nvvm.read.ptx.sreg.tid.y : i32
+  // CHECK: {{%\S+}} = nvvm.read.ptx.sreg.tid.y range <i32, 0, 64> : i32
+  %1 = nvvm.read.ptx.sreg.tid.y range <i32, 0, 64> : i32
   // CHECK: {{%\S+}} = nvvm.read.ptx.sreg.tid.z : i32
   %2 = nvvm.read.ptx.sreg.tid.z : i32
   // CHECK: {{%\S+}} = nvvm.read.ptx.sreg.ntid.x : i32
