@@ -58,21 +58,28 @@ def _is_float(type: str) -> bool:
     return type.removesuffix("x2") in FLOATS
 
 
-_BY_NAME = {op.name: op for op in LLVM.operations}
+def _is_packed(type: str) -> bool:
+    """Whether it is of several numbers, of which arithmetic of LLVM would make one."""
+    return type[-2] == "x" and not isinstance(value_type(type), VectorType)
 
-_BINARY: dict[str, Any] = {ptx: _BY_NAME[f"llvm.{name}"] for name, ptx in ARITHMETIC.items()}
+
+_BY_NAME: dict[str, Any] = {op.name: op for op in LLVM.operations}
+
+_ARITHMETIC = {ptx: _BY_NAME[f"llvm.{name}"] for name, ptx in ARITHMETIC.items()}
 """Operations by what their opcodes say; floats are those that LLVM rounds to nearest, without flushing subnormals."""
 
 
-@converts("add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor")
-def _binary(of: PtxInstruction) -> Operation | bool:
+@converts("add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor", "fma")
+def _arithmetic(of: PtxInstruction) -> Operation | bool:
     *words, type = of.words
-    text = ".".join(words)
+    text, kind = ".".join(words), value_type(type)
     if text == "mul.wide":
         return _wide(of, type)
+    if _is_packed(type):
+        return False
     letters = "f" if _is_float(type) else "b" if type == "pred" else f"{type[0]}i" if type[0] in "us" else type[0]
-    make = next((_BINARY[key] for letter in letters if (key := f"{text}.{letter}") in _BINARY), None)
-    return False if make is None else make(of.value(1, value_type(type)), of.value(2, value_type(type)))
+    make = next((_ARITHMETIC[key] for letter in letters if (key := f"{text}.{letter}") in _ARITHMETIC), None)
+    return False if make is None else make(*(of.value(i, kind) for i in range(1, len(of.operands))))
 
 
 def _wide(of: PtxInstruction, type: str) -> Operation:
@@ -111,25 +118,22 @@ def _funnel(of: PtxInstruction) -> Operation | bool:
 
 
 @converts("neg", "abs", "not")
-def _unary(of: PtxInstruction) -> Operation | bool:
+def _unary(of: PtxInstruction) -> Operation | SSAValue | bool:
     *words, type = of.words
     kind = value_type(type)
     if words == ["not"]:
         return llvm.XOrOp(of.value(1, kind), of.build.constant(-1, kind))
-    if words == ["neg"] and type[0] == "s":
+    if words == ["neg"] and type[0] == "s" and not _is_packed(type):
         return llvm.SubOp(of.build.constant(0, kind), of.value(1, kind))
-    if words == ["neg"] and _is_float(type):
-        return llvm.FNegOp(of.value(1, kind))
-    return llvm.FAbsOp(of.value(1, kind), kind) if words == ["abs"] and _is_float(type) else False
+    if words == ["abs"]:
+        return llvm.FAbsOp(of.value(1, kind), kind) if _is_float(type) else False
+    return _arithmetic(of)
 
 
-@converts("fma", "mad")
+@converts("mad")
 def _multiply_add(of: PtxInstruction) -> Operation | bool:
-    *words, type = of.words
-    kind = value_type(type)
-    if words == ["fma", "rn"] and _is_float(type):
-        return llvm.FMAOp(of.value(1, kind), of.value(2, kind), of.value(3, kind))
-    if words != ["mad", "lo"]:
+    kind = value_type(of.words[-1])
+    if of.words[1:-1] != ("lo",):
         return False
     return llvm.AddOp(of.build.add(llvm.MulOp(of.value(1, kind), of.value(2, kind))), of.value(3, kind))
 

@@ -153,6 +153,31 @@ def test_arithmetic_of_floats_out_and_back_is_the_same() -> None:
     assert back == opcode.findall(FLOATS)
 
 
+PACKED = """add.u16x2 %r1, %r1, %r2;
+    min.s16x2 %r2, %r1, %r2;
+    max.u16x2 %r3, %r2, %r3;
+    add.s8x4 %r4, %r3, %r4;
+    neg.s8x4 %r4, %r4;
+    add.rn.f32x2 %rd2, %rd2, %rd2;"""
+
+
+def test_arithmetic_on_packed_numbers_is_left_as_it_is() -> None:
+    """LLVM's on the whole register would carry from one number to the next."""
+    text = as_nvvm(f""".version 9.2\n.target sm_120a\n.address_size 64\n.visible .entry k(.param .u64 a)\n{{
+    .reg .b32 %r<5>;\n.reg .b64 %rd<3>;
+    ld.param.u64 %rd0, [a];
+    cvta.to.global.u64 %rd1, %rd0;
+    ld.global.v4.b32 {{%r1, %r2, %r3, %r4}}, [%rd1];
+    ld.global.b64 %rd2, [%rd1+16];
+    {PACKED}
+    st.global.v4.b32 [%rd1], {{%r1, %r2, %r3, %r4}};
+    st.global.b64 [%rd1+16], %rd2;
+    ret;\n}}\n""")
+    opcodes = [line.split()[0] for line in PACKED.splitlines()]
+    assert re.findall(r"inline_asm \"([^ \"]+)", text) == opcodes
+    assert [word for word in re.findall(r"\b(?:add|min|max|neg|sub)\.\S+", to_ptx(text)) if "x" in word] == opcodes
+
+
 @pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
 def test_what_upstream_lowers_gpu_to() -> None:
     inner = "gpu.module(convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1})"
