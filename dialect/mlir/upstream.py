@@ -117,13 +117,6 @@ SEGMENTS = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
 """Of an operation with several operands that may be left out, whose properties are in its dictionary of attributes."""
 
 
-class OwnText(IRDLOperation):
-    """An operation of xDSL with another text: hides the parser and the printer of the class behind this one."""
-
-    parse = classmethod(Operation.parse.__func__)  # pyright: ignore[reportAssignmentType]
-    print = Operation.print
-
-
 @irdl_custom_directive
 class BodyText(CustomDirective):
     """A region of one block, which may have no operations."""
@@ -363,46 +356,6 @@ RoundingMode = defined(
 )
 
 
-@irdl_op_definition
-class ExtFOp(OwnText, arith.ExtFOp):
-    """The same number in a wider type: `arith.extf %x fastmath<contract> : f16 to f32`."""
-
-    name = "arith.extf"
-    assembly_format = f"$input {_FLAGS} `:` type($input) `to` type($result)"
-
-    fastmath = opt_prop_def(arith.FastMathFlagsAttr)
-
-    traits = traits_def(Pure())
-
-    def verify_(self) -> None:
-        _check_bits(self, wider=True)
-
-
-@irdl_op_definition
-class TruncFOp(OwnText, arith.TruncFOp):
-    """A number rounded to a narrower type: `arith.truncf %x fastmath<contract> : f32 to f16`. It is rounded to nearest
-    even, which `to_nearest_even` before `fastmath` may say."""
-
-    name = "arith.truncf"
-    custom_directives = (RoundingMode,)
-    assembly_format = f"$input custom<RoundingMode>($roundingmode) {_FLAGS} `:` type($input) `to` type($result)"
-
-    roundingmode = opt_prop_def(IntegerAttr)
-    fastmath = opt_prop_def(arith.FastMathFlagsAttr)
-
-    traits = traits_def(Pure())
-
-    def verify_(self) -> None:
-        _check_bits(self, wider=False)
-        if "roundingmode" in self.attributes:
-            raise VerifyException("expected roundingmode as a word before fastmath, got an attribute")
-        number = 0 if self.roundingmode is None else self.roundingmode.value.data
-        if number not in range(len(ROUNDING_MODES)):
-            raise VerifyException(f"expected a rounding mode of 0 to {len(ROUNDING_MODES) - 1}, got {number}")
-        if number:
-            raise VerifyException(f"expected arith.truncf to round to_nearest_even, got {ROUNDING_MODES[number]}")
-
-
 def _check_bits(op: IRDLOperation, *, wider: bool) -> None:
     before, after = (get_element_type_or_self(value.type) for value in (*op.operands, *op.results))
     more = _bits(after) - _bits(before)
@@ -415,23 +368,45 @@ def _bits(element: Attribute) -> int:
     return element.bitwidth if isinstance(element, AnyFloat | IntegerType) else 0
 
 
+def _check_rounding(op: IRDLOperation) -> None:
+    _check_bits(op, wider=False)
+    if "roundingmode" in op.attributes:
+        raise VerifyException("expected roundingmode as a word before fastmath, got an attribute")
+    mode = op.properties.get("roundingmode")
+    number = mode.value.data if isinstance(mode, IntegerAttr) else 0
+    if number not in range(len(ROUNDING_MODES)):
+        raise VerifyException(f"expected a rounding mode of 0 to {len(ROUNDING_MODES) - 1}, got {number}")
+    if number:
+        raise VerifyException(f"expected arith.truncf to round to_nearest_even, got {ROUNDING_MODES[number]}")
+
+
+TruncFOp = declared(
+    arith.TruncFOp, "arith.truncf",
+    f"$input custom<RoundingMode>($roundingmode) {_FLAGS} `:` type($input) `to` type($result)",
+    """A number rounded to a narrower type: `arith.truncf %x fastmath<contract> : f32 to f16`. It is rounded to nearest
+    even, which `to_nearest_even` before `fastmath` may say.""",
+    fastmath=opt_prop_def(arith.FastMathFlagsAttr), roundingmode=opt_prop_def(IntegerAttr), traits=traits_def(Pure()),
+    custom_directives=(RoundingMode,), verify_=_check_rounding,
+)  # fmt: skip
+
+
 _BINARY = f"$lhs `,` $rhs {_FLAGS} `:` type($result)"
 
 RemFOp = declared(arith.FloatingPointLikeBinaryOperation, "arith.remf", _BINARY, "The remainder of a quotient.")
 
 
-def _cast(parent: type[Declared]) -> type[Declared]:
-    """A conversion from or to integers: xDSL's, also of vectors and tensors of them."""
+def _cast(parent: type[Declared], text: str = "attr-dict", **own: object) -> type[Declared]:
+    """A conversion that rounds nothing, or from or to integers: xDSL's, also of vectors and tensors."""
     word, ends = parent.name.removeprefix("arith."), {True: arith.floatingPointLike, False: arith.signlessIntegerLike}
 
     def verify_(op: Declared) -> None:
-        if word in ("extsi", "extui", "trunci"):
-            _check_bits(op, wider=word != "trunci")
+        if word[:3] in ("ext", "tru"):
+            _check_bits(op, wider=word[0] == "e")
 
     return declared(
-        parent, parent.name, "$input attr-dict `:` type($input) `to` type($result)", verify_=verify_,
-        input=operand_def(ends[word.startswith("fp")]), result=result_def(ends[word.endswith("fp")]),
-        traits=traits_def(Pure()),
+        parent, parent.name, f"$input {text} `:` type($input) `to` type($result)", verify_=verify_,
+        input=operand_def(ends[word[:2] == "fp" or word == "extf"]),
+        result=result_def(ends[word[-2:] == "fp" or word == "extf"]), traits=traits_def(Pure()), **own,
     )  # fmt: skip
 
 
@@ -454,7 +429,9 @@ class IndexCastUIOp(IRDLOperation):
     traits = traits_def(Pure())
 
 
-ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp, IndexCastUIOp, *map(_cast, _CASTS)))
+_EXTENDED = _cast(arith.ExtFOp, _FLAGS, fastmath=opt_prop_def(arith.FastMathFlagsAttr))
+
+ARITH = extended(arith.Arith, (_EXTENDED, TruncFOp, RemFOp, IndexCastUIOp, *map(_cast, _CASTS)))
 
 
 class NvvmOp(IRDLOperation):
