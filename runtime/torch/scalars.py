@@ -17,9 +17,9 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.mlir.arithmetic import MATH
 from ...dialect.mlir.generic import ARITHMETIC, converted, number_of
-from ...dialect.mlir.linalg_ops import UNARY
-from ...dialect.mlir.upstream import ExtFOp
+from ...dialect.mlir.upstream import ExtFOp, RemFOp
 from .options import expression
 
 Size: TypeAlias = Any
@@ -232,10 +232,10 @@ ROOTS, FACTORS = (0.5, -0.5, 1.5, -1.5), (1, 2, 3, 4, -1, -2)
 
 
 def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    """Powers with a constant exponent: by products and roots where they are few."""
+    """Powers: by products and roots where they are few."""
     base, exponent = operands
     if not isinstance(base, ElementValue) or isinstance(exponent, ElementValue) or not base.is_float:
-        raise UnsupportedError("powers are lowered with exponents that are numbers")
+        return _arithmetic(math_ops.PowFOp)(body, operands)
     if exponent in ROOTS:
         root = RULES["sqrt" if exponent > 0 else "rsqrt"](body, [base])
         if abs(exponent) == 0.5:
@@ -251,6 +251,12 @@ def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     return value if exponent > 0 else RULES["reciprocal"](body, [value])
 
 
+def _signbit(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
+    (value,) = _typed(body, operands)
+    bits = body.emit(arith.BitcastOp, value, result=IntegerType(value.type.bitwidth))
+    return RULES["lt"](body, [bits, 0])
+
+
 def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     """A shift to the right by a number."""
     value, count = operands
@@ -260,23 +266,19 @@ def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     return body.emit(kind, *_typed(body, operands), result=value.type)
 
 
-OF_MATH = (
-    *(math_ops.SinOp, math_ops.CosOp, math_ops.TanOp, math_ops.SinhOp, math_ops.CoshOp, math_ops.AsinhOp),
-    *(math_ops.AcoshOp, math_ops.AtanhOp, math_ops.Exp2Op, math_ops.ExpM1Op, math_ops.Log2Op, math_ops.Log10Op),
-    *(math_ops.Log1pOp, math_ops.TruncOp, math_ops.FmaOp),
-)
-"""Functions that `torch.ops.prims` and MLIR call the same."""
-
 RULES: Mapping[str, Rule] = {
+    **{kind.name.removeprefix("math."): _arithmetic(kind) for kind in MATH.operations},
     **{name: _compare(f"o{name}", name) for name in ("eq", "lt", "le", "gt", "ge")},
     "ne": _compare("une", "ne"),
     **{name: _arithmetic(*kinds) for name, kinds in ARITHMETIC.items()},
     "div": _arithmetic(arith.DivfOp, arith.DivSIOp, None, arith.DivUIOp),
-    "fmod": _arithmetic(None, arith.RemSIOp, None, arith.RemUIOp),
+    "mul": _arithmetic(*ARITHMETIC["mul"], arith.AndIOp),
+    "fmod": _arithmetic(RemFOp, arith.RemSIOp, None, arith.RemUIOp),
+    "fmax": _arithmetic(arith.MaxnumfOp),
+    "fmin": _arithmetic(arith.MinnumfOp),
+    "signbit": _signbit,
     "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp, arith.OrIOp, arith.MaxUIOp),
     "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp, arith.AndIOp, arith.MinUIOp),
-    **{name: _arithmetic(UNARY[name]) for name in ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"]},
-    **{kind.name.removeprefix("math."): _arithmetic(kind) for kind in OF_MATH},
     "round": _arithmetic(math_ops.RoundEvenOp),
     "bitwise_and": _arithmetic(None, arith.AndIOp, arith.AndIOp),
     "bitwise_or": _arithmetic(None, arith.OrIOp, arith.OrIOp),
@@ -288,4 +290,4 @@ RULES: Mapping[str, Rule] = {
     "pow": _power,
     "reciprocal": lambda body, operands: RULES["div"](body, [1.0, *operands]),
 }
-"""What each primitive operation is, by its name in `torch.ops.prims`."""
+"""What each primitive operation is, by its name in `torch.ops.prims`: one of `math` where that calls it the same."""

@@ -536,14 +536,14 @@ def test_integers_and_scales() -> None:
 def test_what_is_left_says_why(caplog: pytest.LogCaptureFixture) -> None:
     def function(a: Any, b: Any) -> Any:
         product = a @ b
-        return product.acos(), product.cumsum(0), (a @ b).to(torch.float8_e4m3fn)
+        return product.erfinv(), product.cumsum(0), (a @ b).to(torch.float8_e4m3fn)
 
     with caplog.at_level(logging.DEBUG, "warploom"):
         compiled = Compiled(function)
         compiled.call(drawn(5, 16), drawn(16, 8))
     reasons = {left.operator: left.reason for left in compiled.explanations[0].left}
     assert reasons["aten.cumsum.default"] == "there is no form of it in linalg here"
-    assert "prims.acos.default is not lowered" in reasons["aten.acos.default"]
+    assert "prims.erf_inv.default is not lowered" in reasons["aten.erfinv.default"]
     assert "targets before sm_89 have none" in reasons["aten._to_copy.default"]
     assert "2 compiled, 3 left to eager" in caplog.text
     assert "linalg.contract" in caplog.text
@@ -1103,6 +1103,7 @@ def test_sines_of_large_angles(name: str) -> None:
 OF_RANGES = {
     "log1p": (-0.9, 1e6), "expm1": (-20, 20), "sinh": (-20, 20), "cosh": (-20, 20), "tan": (-9, 9), "asinh": (-99, 99),
     "acosh": (1.1, 99), "atanh": (-0.99, 0.99), "log2": (1.1, 99), "log10": (1.1, 99), "exp2": (-20, 20),
+    "asin": (-1, 1), "acos": (0, 0.99), "atan": (-99, 99), "erfc": (-4, 9),
 }  # fmt: skip
 
 
@@ -1116,6 +1117,28 @@ def test_functions_of_a_number(name: str) -> None:
     compiled = Compiled(lambda x: function(x) * 1)
     exact = function(x.double())
     assert torch.all((compiled.call(x) - exact).abs() <= 5e-7 * exact.abs())
+    assert not compiled.reasons
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", ["atan2", "fmod", "remainder", "copysign", "fmax", "fmin", "pow"])
+def test_functions_of_two_numbers(name: str) -> None:
+    function, x, y = getattr(torch, name), torch.randn(301) * 9, torch.randn(301) * 9
+    x = x.abs() if name == "pow" else x
+    x[:4], y[2:6] = torch.tensor([0.0, -0.0, torch.inf, torch.nan]), torch.tensor([torch.inf, 2.5, torch.nan, -1e-30])
+    compiled = Compiled(lambda x, y: function(x, y) * 1)
+    got, exact = compiled.call(x, y), function(x.double(), y.double())
+    same = (got == exact) | (got.isnan() & exact.isnan())
+    assert torch.all(same | ((got - exact).abs() <= 4e-7 * exact.abs() + 2.0**-149))
+    assert torch.equal(got.signbit()[:2], exact.signbit()[:2])
+    assert not compiled.reasons
+
+
+def test_whether_a_number_is_finite() -> None:
+    x = drawn(7, 43)
+    x[0, :3] = torch.tensor([torch.inf, -torch.inf, torch.nan])
+    compiled = Compiled(lambda x: torch.where(torch.isfinite(x), x, -3))
+    assert torch.equal(compiled.call(x), torch.where(torch.isfinite(x), x, -3))
     assert not compiled.reasons
 
 
