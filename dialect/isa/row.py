@@ -23,6 +23,12 @@ NEWEST: Version = (9, 5)
 KIB = 1024
 
 
+def family_of(sm: int) -> int:
+    """Which targets share family-specific features: those of one major number; sm_101 is what sm_110 was called
+    before PTX 9.0."""
+    return 11 if sm == 101 else sm // 10
+
+
 @dataclass(frozen=True)
 class Target:
     """One name `.target` accepts. `sm` is the number in the name; `suffix` is "", "a" (architecture-specific) or "f"
@@ -57,7 +63,7 @@ class Target:
         sm on."""
         if self.suffix == "a":
             return self.sm == sm
-        return self.sm <= sm and (self.suffix != "f" or self.sm // 10 == sm // 10)
+        return self.sm <= sm and (self.suffix != "f" or family_of(self.sm) == family_of(sm))
 
     def __str__(self) -> str:
         return self.name
@@ -104,16 +110,11 @@ _FURTHER = (
     *_older((4, 1), 37, 52),
     *_older((4, 2), 53),
     *_older((5, 0), 60, 61, 62),
-    # sm_101 is what sm_110 was called before PTX 9.0.
     *_family(101, 227, 20, base=(8, 6), a=(8, 6), f=(8, 8)),
 )
 
 NAMED = {row.name: row for row in (*_FURTHER, *_ROWS)}
 """All that `.target` may name: besides `TARGETS`, those that code is checked for and not made for."""
-
-FAMILIES = {100: 100, 103: 100, 107: 100, 101: 110, 110: 110, 120: 120, 121: 120}
-"""The family of each target number that has family-specific features, by the number of its first member."""
-
 
 Specific = tuple[tuple[str, Version], ...]
 """The architecture-specific (`sm_120a`) and family-specific (`sm_120f`) names that have a feature, and from which
@@ -123,7 +124,7 @@ PTX version each has it. A family name stands for itself and for the later membe
 def family_member(target: Target, name: str) -> bool:
     """Whether a target has what the family-specific name `name` has: `sm_121a` and `sm_121f` have `sm_120f`'s."""
     first = int(name[3:-1])
-    return bool(target.suffix) and target.sm >= first and FAMILIES.get(target.sm) == FAMILIES.get(first)
+    return bool(target.suffix) and target.sm >= first and family_of(target.sm) == family_of(first)
 
 
 def specific_version(target: Target, only: Specific) -> Version | None:
