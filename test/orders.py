@@ -60,7 +60,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 ALONE: Mapping[str, tuple[Any, ...]] = {
     "add_c": ("first", "last"), "batch_invariant": ("True",), "access": (4, 8), "swizzle": (16, 32, 64),
     "order": ("rows",), "group": (1,), "stages": (4,), "prefetch": (2,), "split_k": (3,), "cluster": ((1, 2),),
-    "pack": ("a", "b"), "transpose": ("a", "b"),
+    "pack": ("a", "b"), "transpose": ("a", "b"), "registers": (64,),
 }  # fmt: skip
 """What is tried by itself only: fields that change addresses and not what waits for what, and further values."""
 TYPED = ("cta", "warp", "mma", "accumulate", "fp8_as", "promote")

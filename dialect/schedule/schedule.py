@@ -22,9 +22,9 @@ SHARED_ALIGNMENT = 1024
 MIN_RING = 3
 """Stages that a loop takes whose warps wait at mbarriers."""
 
-MAX_PARTS, MAX_GRID, MAX_THREADS, MAX_STAGES = 64, 2**31 - 1, 1024, 1024
-"""Parts of K: the last CTA of a tile reads what all have, alone. CTAs of a launch along x, threads of a CTA. Source:
-CUDA programming guide, technical specifications. Stages: more than the smallest ones that shared memory holds."""
+MAX_PARTS, MAX_GRID, MAX_THREADS, MAX_STAGES, MAX_REGISTERS = 64, 2**31 - 1, 1024, 1024, 255
+"""Parts of K: the last CTA of a tile reads what all have, alone. CTAs of a launch along x, threads of a CTA,
+registers of a lane. Source: CUDA programming guide, technical specifications. Stages: more than shared memory holds."""
 
 FEW_ROWS = 16
 """Rows of D up to which products of one A share a launch, which reads the weights of all."""
@@ -225,6 +225,9 @@ class Schedule:
         "where the sums of parts of K (`split_k`) meet. `memory`: the last CTA to finish adds them. `cluster`: the 2, "
         "4 or 8 CTAs are a cluster, each of which adds a part of the tile in its shared memory, and stores it",
         "memory", one_of=("memory", "cluster"), of=(WARPGROUPS,))
+    registers: int = rare("grid",
+        "the most registers of a thread, beyond which ptxas spills, so that more CTAs share an SM (0: ptxas chooses)",
+        0, minimum=0, maximum=MAX_REGISTERS, of=(FRAGMENTS,))
 
     # fmt: on
 
@@ -383,7 +386,7 @@ class Schedule:
     @property
     def shares_launch(self) -> bool:
         """Whether the launch becomes one with others of so few rows, by slices of K (`warp-join`)."""
-        return self.sliced_k > 1 and self.cta[0] <= FEW_ROWS
+        return self.sliced_k > 1 and self.cta[0] <= FEW_ROWS and not self.registers
 
     # As text
 

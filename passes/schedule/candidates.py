@@ -18,6 +18,7 @@ from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule, ScheduleError, roles
+from ...dialect.schedule.schedule import MAX_REGISTERS
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import WIDEST
 from ..linalg.product import Product, block
@@ -272,7 +273,7 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     tight = needs.even(product, tile) and target.sm < 100 and (sparse or row.operand_bits == 64)
     spare = needs.ADDRESSING_REGISTERS - needs.MIN_ADDRESSING_REGISTERS if tight else 0
     needed = needs.lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
-    return needed + needs.overhead(product, tile, row, target) - spare <= needs.MAX_REGISTERS
+    return needed + needs.overhead(product, tile, row, target) - spare <= MAX_REGISTERS
 
 
 def _mostly_beyond(product: Product, tile: Tile) -> bool:

@@ -140,7 +140,6 @@ def functions(product: Product) -> set[str]:
     return FUNCTIONS & {op.name for op in epilogue.walk()} if epilogue is not None else set()
 
 
-MAX_REGISTERS = 255
 ADDRESSING_REGISTERS = 40
 """What addresses, counters and predicates take beside fragments: 32 to 38 in the kernels emitted."""
 MIN_ADDRESSING_REGISTERS = 24

@@ -18,7 +18,7 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES, Layout
 from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import FIELDS, Schedule, ScheduleError, roles
-from ...dialect.schedule.schedule import MIN_RING, WARPGROUPS, text_of
+from ...dialect.schedule.schedule import MAX_REGISTERS, MIN_RING, WARPGROUPS, text_of
 from ...dialect.warp.attributes import BYTE, FragmentType
 from ...dialect.warp.elements import M
 from ...dialect.warp.mma import part_of
@@ -311,9 +311,9 @@ def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
     emulated = (as_halves(row, target) and schedule.fp8_as == "none") or bits_twice(row, target)
     lane = needs.lane_registers(schedule.warp, row, buffers, emulated=emulated)
     lane -= needs.ADDRESSING_REGISTERS - needs.MIN_ADDRESSING_REGISTERS
-    if lane > needs.MAX_REGISTERS:
+    if lane > MAX_REGISTERS:
         raise ScheduleError(
-            f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {needs.MAX_REGISTERS}; "
+            f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {MAX_REGISTERS}; "
             f"use a smaller warp tile"
         )
     if lane * schedule.threads > target.registers:

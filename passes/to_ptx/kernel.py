@@ -152,7 +152,7 @@ class KernelLowering:
         self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
         self.addressing = Addressing(self.emitter, self.scalars, shared_symbol, self.thread, self.lane)
         schedule = kernel.attributes.get(ScheduleAttr.name)
-        chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
+        self.schedule = chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
         self.fragments = FragmentEmitter(self.emitter, serpentine=chosen is None or chosen.order == "serpentine")
         self.globals = GlobalFragments(self.addressing)
         self.matrices = MatrixMoves(self.addressing)
@@ -360,8 +360,8 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     lowering = KernelLowering(kernel, target, shared)
     lowering.lower(names)
     _check_launches(kernel, SymbolRefAttr(module, [name]), lowering.shared_bytes)
-    schedule = kernel.attributes.get(ScheduleAttr.name)
-    chosen = [ptx.CommentOp(f" schedule: {schedule.data}")] if isinstance(schedule, ScheduleAttr) else []
+    schedule = lowering.schedule
+    chosen = [] if schedule is None else [ptx.CommentOp(f" schedule: {schedule}")]
     if isinstance(computes := kernel.attributes.get(COMPUTES), StringAttr):
         chosen = [ptx.CommentOp(f" {computes.data}"), *chosen]
     func = ptx.FuncOp(
@@ -372,7 +372,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     )
     func.location = kernel.location
     if schedule is not None:
-        func.attributes[ScheduleAttr.name] = schedule
+        func.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     return func, lowering
 
 
@@ -396,6 +396,8 @@ def _directives(kernel: gpu.FuncOp, lowering: KernelLowering) -> Iterator[str]:
         yield f".reqntid {', '.join(map(str, lowering.extents))}"
     if cluster := cluster_of(kernel, lowering.target):
         yield f".reqnctapercluster {', '.join(map(str, cluster))}"
+    if (schedule := lowering.schedule) is not None and schedule.registers:
+        yield f".maxnreg {schedule.registers}"
     if isinstance(least := kernel.attributes.get(MIN_CTAS), IntegerAttr):
         yield f".minnctapersm {least.value.data}"
     elif size is not None and any(op.name in (RegistersOp.name, "warp.tensor_mma") for op in operations_of(kernel)):

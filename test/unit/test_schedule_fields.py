@@ -15,7 +15,7 @@ from warploom.passes.linalg.product import read
 from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.tile.tiling import Tiling, schedule_of
 from warploom.passes.universe import make_context, parse_mlir
-from warploom.runtime import CompileError
+from warploom.runtime import CompileError, compile
 
 F16, F64, S8 = Types("f16", "f16", "f32"), Types("f64", "f64", "f64"), Types("i8", "i8", "i32")
 BF16, E4M3 = Types("bf16", "bf16", "bf16"), Types("f8E4M3FN", "f8E4M3FN", "f16")
@@ -68,6 +68,22 @@ def test_edges_order_and_access(types: Types, name: str, schedule: dict[str, Any
 def test_a_copy_takes_an_element_at_least() -> None:
     with pytest.raises(CompileError, match="access = 4: an element of f64 takes 8 bytes"):
         form(F64, "added", access=4).compile("sm_90a")
+
+
+TWICE = """func.func @f(%A: memref<7x530xf16>, %B: memref<530x264xf16>, %C: memref<530x264xf16>, %D: memref<7x264xf32>,
+    %E: memref<7x264xf32>) {
+  linalg.matmul ins(%A, %B : memref<7x530xf16>, memref<530x264xf16>) outs(%D : memref<7x264xf32>)
+  linalg.matmul ins(%A, %C : memref<7x530xf16>, memref<530x264xf16>) outs(%E : memref<7x264xf32>)
+  return
+}"""
+
+
+@pytest.mark.parametrize(("registers", "kernels"), [(0, 1), (96, 2)])
+def test_products_with_a_bound_on_registers_have_kernels_of_their_own(registers: int, kernels: int) -> None:
+    """Products of few rows would share a launch, whose kernel has no schedule."""
+    schedule = {"cta": (16, 64, 64), "warp": (16, 32), "sliced_k": 2, "split_k": 1, "staging": 0}
+    kernel = compile(TWICE, target="sm_90", registers=registers, cache=False, **schedule)
+    assert (kernel.ptx.count(".entry"), kernel.ptx.count(".maxnreg 96")) == (kernels, kernels if registers else 0)
 
 
 HALVES = Types("f16", "f16", "f16")

@@ -2,11 +2,13 @@
 // RUN: warploom-opt %s -t ptx -p "warploom{target=sm_90a cta=32,16,16 warp=32,16 stages=2}" | filecheck %s --check-prefix=SERPENTINE
 // RUN: warploom-opt %s -t ptx -p "warploom{target=sm_90a cta=32,16,16 warp=32,16 stages=2 order=rows}" | filecheck %s --check-prefix=ROWS
 // RUN: warploom-opt %s -t ptx -p "warploom{target=sm_90a cta=32,16,16 warp=32,16 stages=2 access=8}" | filecheck %s --check-prefix=ACCESS
+// RUN: warploom-opt %s -t ptx -p "warploom{target=sm_90a cta=32,16,16 warp=32,16 stages=2 registers=96}" | filecheck %s --check-prefix=REGISTERS
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{cta=32,16,16 warp=32,16 stages=2},warp-outline,warp-tile" | filecheck %s --check-prefix=INSIDE
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{cta=32,16,16 warp=32,16 stages=2 edges=predicated},warp-outline,warp-tile" | filecheck %s --check-prefix=PREDICATED
 
 // The second row of instructions goes back, to the B that was read last; or forth again.
 // SERPENTINE-LABEL: .visible .entry
+// SERPENTINE-NOT:  .maxnreg
 // SERPENTINE-NOT:  order =
 // SERPENTINE-NOT:  access =
 // SERPENTINE:      cp.async.cg.shared.global [{{.*}}], [{{.*}}], 16, {{.*}};
@@ -27,6 +29,11 @@
 // ACCESS:       cp.async.ca.shared.global [{{.*}}], [{{.*}}], 8, {{.*}};
 // ACCESS-NOT:   cp.async.cg
 // ACCESS:       ret;
+
+// REGISTERS-LABEL: .visible .entry
+// REGISTERS:       .reqntid 32, 1, 1
+// REGISTERS-NEXT:  .maxnreg 96
+// REGISTERS:       accumulate = f32, registers = 96
 
 // The last tiles start at row 8 and column 8; or copies and stores have bounds.
 // INSIDE-LABEL: gpu.module
