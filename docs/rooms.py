@@ -304,7 +304,7 @@ FEATURE_FILES = {
     "passes/pipelining/tensor_copies.py",
     "convolutions": "dialect/warp/tensor_maps.py passes/linalg/channels.py passes/linalg/convolution.py "
     "passes/linalg/image_windows.py passes/pipelining/tensor_copies.py",
-    "depthwise convolutions": "passes/linalg/window_sums.py passes/tile/window_kernel.py",
+    "depthwise convolutions": "passes/linalg/window_sums.py passes/tile/nest_kernel.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/read_attention.py "
     "passes/schedule/attention.py passes/tile/attention.py",
     "gradients of attention": "passes/linalg/attention_gradient.py "

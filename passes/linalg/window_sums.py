@@ -2,6 +2,7 @@
 
 Neighbours in memory are of different channels, so there is nothing for a matrix instruction. A thread computes some
 neighbouring channels of several neighbouring pixels, and reads each pixel of a row of its window once for all of them.
+What is done to each element of the sums, and no reduction, is done before they are stored.
 """
 
 from __future__ import annotations
@@ -9,21 +10,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import BFloat16Type, DenseArrayBase, MemRefType, f16, f32
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import AnyFloat, BFloat16Type, DenseArrayBase, MemRefType, f16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineExpr
+from xdsl.dialects.linalg.ops import YieldOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, LinearForm, Nest, NestAccess, linear, map_along, strides_of
+from ...dialect.mlir.affine import FIXED, LinearForm, Nest, NestAccess, is_projection, linear, map_along, strides_of
 from ...dialect.mlir.generic import weighted
 from ...dialect.warp.attributes import is_memory
+from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
+from ...dialect.warp.rows import RowsOp
 from ..patterns import rewrite_pattern
-from .operand import collapse, expand
+from .elementwise import read_elementwise
+from .memory_uses import Replacement, roots_of
+from .operand import collapse, expand, root, users_of
 from .reshapes import LinalgBuilder
 
 PADDING = "warp.padding"
@@ -38,6 +45,14 @@ REGISTERS = 104
 
 MAX_PIXELS = 16
 """Pixels of a thread, by the square of the step (H100, 3x3 of 112x112 by steps of 2: 16 pixels 99 us, 8 73, 4 67)."""
+
+
+FEW_PIXELS = 4
+"""Pixels of a thread with which parts of a row of taps are the outermost loop (H100, gradients of filters of 56x56: 70
+us for 96 of 3x3, but 166 for 140 of 7x7; the turns of an innermost loop along parts are known)."""
+
+Point: TypeAlias = dict[int, int]
+"""Which of the elements that a thread computes along loops."""
 
 
 class WindowDimension(NamedTuple):
@@ -59,6 +74,11 @@ class WindowDimension(NamedTuple):
         """The index of the last pixel, at the first tap."""
         steps = (self.pixel, self.step), (self.outer, self.outer_step)
         return self.first + sum((sizes.get(loop, 1) - 1) * step for loop, step in steps)
+
+    def is_inside(self, sizes: Mapping[int, int]) -> bool:
+        """Whether all taps of all pixels are known to be inside of the images."""
+        ends = [place + tap * self.dilation for place in (self.first, self.last(sizes)) for tap in (0, self.taps - 1)]
+        return min(sizes.get(self.pixel, 1), self.size) > 0 and min(ends) >= 0 and max(ends) < self.size
 
 
 @dataclass(frozen=True)
@@ -84,6 +104,42 @@ class WindowSum:
         """The dimension along which a thread computes several pixels."""
         return self.dimensions[self.along]
 
+    @property
+    def tiles(self) -> int:
+        """How many threads compute a row."""
+        return -(-self.sizes[self.row.pixel] // self.pixels)
+
+    @property
+    def turns(self) -> list[int]:
+        """The loops of a thread along a window. Parts of a row are the outermost one of few pixels: the first cache has
+        them from row to row."""
+        others = [one.tap for one in self.dimensions if one is not self.row and one.tap >= 0]
+        return [self.row.tap, *others] if self.pixels <= FEW_PIXELS else [*others, self.row.tap]
+
+    @property
+    def points(self) -> list[Point]:
+        """The products of a turn, those of one pixel of the images next to each other."""
+        row = self.row
+        points = [{row.pixel: pixel, row.tap: tap} for pixel in range(self.pixels) for tap in range(self.taps)]
+        points.sort(key=lambda point: point[row.pixel] * row.step + point[row.tap] * row.dilation)
+        return [point for point in points if any(self._are_inside(point))]
+
+    def _are_inside(self, point: Point) -> list[bool]:
+        """Whether a product reads inside of the images, in each tile of a row for each part of the taps."""
+        row, tiles = self.row, range(self.tiles)
+        first = row.first + point[row.pixel] * row.step + point[row.tap] * row.dilation
+        starts = [first + tap * row.dilation for tap in range(0, row.taps, self.taps)]
+        return [0 <= tile * self.pixels * row.step + start < row.size for tile in tiles for start in starts]
+
+    def passes(self, point: Point) -> bool:
+        """Whether a product may read outside of the images."""
+        return not all(self._are_inside(point))
+
+    def last_tile(self, point: Point) -> int | None:
+        """The first pixel of the last tile if a pixel is behind the end of the row there; None for any other pixel."""
+        size = self.sizes[self.row.pixel]
+        return size - size % self.pixels if 0 < size % self.pixels <= point[self.row.pixel] else None
+
     @staticmethod
     def of(op: LinalgStructuredOperation) -> WindowSum | None:
         """The sum over windows of an operation. None for other operations, and for memory that threads cannot read by
@@ -96,12 +152,16 @@ class WindowSum:
             return None
         written, kept = nest.writes[0], [loop for loop in range(nest.loops) if loop not in nest.summed]
         image, kernel = sorted(nest.reads, key=lambda access: FIXED not in access.loops)
+        if isinstance(padding := op.attributes.get(PADDING), DenseArrayBase):
+            pairs = zip(image.map.results, padding.get_values(), strict=True)
+            places = tuple(expr - before if before else expr for expr, before in pairs)
+            image = image._replace(map=AffineMap(image.map.num_dims, 0, places))
         if sorted(written.loops) != kept or len(kept) < 2 or FIXED in kernel.loops:
             return None
         sizes = {loop: size for access in (kernel, written)
                  for loop, size in zip(access.loops, shape_of(access.value), strict=True)}  # fmt: skip
         channel, pixel = written.loops[-1], written.loops[-2]
-        dimensions = _dimensions(op, nest, image, channel, sizes)
+        dimensions = _dimensions(nest, image, channel, sizes)
         own = {*nest.summed, channel}
         if dimensions is None or not own <= {*kernel.loops} or pixel in kernel.loops or kernel.loops[-1] != channel:
             return None
@@ -116,21 +176,19 @@ class WindowSum:
 
 
 def _dimensions(
-    op: LinalgStructuredOperation, nest: Nest, image: NestAccess, channel: int, sizes: dict[int, int]
+    nest: Nest, image: NestAccess, channel: int, sizes: dict[int, int]
 ) -> tuple[WindowDimension, ...] | None:
     """How a window goes through the dimensions of images before their channels."""
-    padding = op.attributes.get(PADDING)
-    low: Sequence[int] = padding.get_values() if isinstance(padding, DenseArrayBase) else (0,) * len(image.loops)
     forms = [linear(expr) for expr in image.map.results]
     *inner, last = forms
     if last != ({channel: 1}, 0) or any(form is None for form in forms):
         return None
     result = list[WindowDimension]()
-    for form, before, size in zip(inner, low, shape_of(image.value), strict=False):
+    for form, size in zip(inner, shape_of(image.value), strict=False):
         one = _dimension(form or ({}, 0), nest, sizes)
         if one is None:
             return None
-        one = one._replace(first=one.first - before, size=size)
+        one = one._replace(size=size)
         if one.tap < 0 and (one.first < 0 or one.last(sizes) >= size >= 0):
             return None
         result.append(one)
@@ -171,6 +229,71 @@ def _shape(row: WindowDimension, size: int, width: int) -> tuple[int, int]:
         return -(-size // pixels) * (pixels * taps + 2 * read)
 
     return min(range(1, max(1, min(cap, free - taps)) + 1), key=work), taps
+
+
+BY_VECTORS = (
+    arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
+    arith.MaxnumfOp, arith.MinnumfOp, arith.ExtFOp, arith.TruncFOp, math.AbsFOp, math.FmaOp, math.ExpOp, math.Exp2Op,
+    math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp, YieldOp, ElementYieldOp,
+)  # fmt: skip
+"""What threads do to vectors, element by element."""
+
+
+class Finish(NamedTuple):
+    """The operation that finishes the sums of a window: what it reads beside them, by the loops of the window, what it
+    writes, and its body with the arguments that are sums."""
+
+    op: Operation
+    reads: Sequence[NestAccess]
+    written: NestAccess
+    body: Block
+    sums: Sequence[SSAValue]
+
+    @staticmethod
+    def of(op: LinalgStructuredOperation, windows: WindowSum) -> Finish | None:
+        """The operation that finishes the sums of a window, if it is the only one that reads them. None if it computes
+        something else, or if there are other readers."""
+        sums = windows.nest.writes[0].value
+        readers = users_of(root(sums)) - {op}
+        finish = Finish._read(readers.pop(), windows) if len(readers) == 1 else None
+        if finish is None or finish.op.parent is not op.parent or not finish._fits(windows):
+            return None
+        read = roots_of(access.value for access in (*windows.nest.reads, *finish.reads))
+        output, both = finish.written.value, frozenset((op, finish.op))
+        fused = Replacement(both, finish.op, frozenset((output,)), read, frozenset())
+        return (
+            finish if op in fused.dead and not fused.objection() and root(output) not in {*read, root(sums)} else None
+        )
+
+    @staticmethod
+    def _read(op: Operation, windows: WindowSum) -> Finish | None:
+        if isinstance(op, RowsOp) and len(op.outputs) == 1 and not op.is_of_rows(0):
+            inputs, maps, elements, output = op.inputs, op.maps, op.body.block.args, op.outputs[0]
+        elif (made := read_elementwise(op)) is not None and not made.indexed and not made.body.args[-1].uses:
+            inputs, maps, output = made.inputs, made.maps, made.output
+            elements = (*made.body.args, *made.captured)
+        else:
+            return None
+        if not all(map(is_projection, maps)):
+            return None
+        written, along = windows.nest.writes[0], list(map(AffineDimExpr, windows.nest.writes[0].loops))
+        maps = [map_.replace_dims_and_symbols(along, [], windows.nest.loops, 0) for map_ in maps]
+        used = [access for access in map(NestAccess, inputs, maps, elements) if access.element.uses]
+        sums = [access.element for access in used if access[:2] == written[:2]]
+        reads = [access for access in used if access.element not in sums]
+        return Finish(op, reads, written._replace(value=output), op.regions[0].block, sums)
+
+    def _fits(self, windows: WindowSum) -> bool:
+        """Whether threads do it to vectors of their channels, and know the sums that it reads."""
+        sums = windows.nest.writes[0].value
+        for op in self.body.ops:
+            kinds = [value.type for value in (*op.operands, *op.results)]
+            if not isinstance(op, (*BY_VECTORS, arith.ConstantOp)) or not all(isa(kind, AnyFloat) for kind in kinds):
+                return False
+        vectors = [access for access in (*self.reads, self.written) if windows.channel in access.loops]
+        side_by_side = all(a.loops[-1] == windows.channel and is_by_channels(a.value, windows.width) for a in vectors)
+        known = root(sums) not in (root(access.value) for access in self.reads)
+        return known and side_by_side and shape_of(self.written.value) == shape_of(sums)
 
 
 PARTS = 1 << 16

@@ -1,37 +1,49 @@
-"""Operations of `linalg` that are neither products nor rows nor elementwise: a thread for each element that is written.
+"""Operations of `linalg` that are neither products nor rows nor elementwise: a thread for each element that is written,
+or for a block of them.
 
 A thread goes along the loops that are reduced in their order, and computes the body as it stands: in f64 or i64, of
 several results, with elements at places that it computes, of windows that overlap, and sums of what came before. Sums
 are those of the IR, term by term, but those of 16-bit floats: they are added in f32, and rounded once.
+
+Of a sum over windows in which each channel has a kernel of its own (`linalg/window_sums.py`), a thread computes some
+neighbouring channels, as vectors, of several neighbouring pixels of a row. It goes along the other dimensions of the
+window in loops, without turns for what lies in zeros around the images. In a turn it has a row of its kernel, and each
+pixel that it reads is multiplied for all pixels of the result whose windows have it: a pixel is read once in a turn,
+not once for each tap. Rows of a CTA read the same pixels out of the first cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import reduce
+from math import prod
+from typing import NamedTuple
 
 from xdsl.dialects import arith, math, memref, vector
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, MemRefType, NoneAttr, VectorType, f32, i1, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
-from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineMap
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir.affine import AffineConstantExpr
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
+from xdsl.utils.type import get_element_type_or_self
 
-from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant
-from ...dialect.mlir.generic import HALVES, weighted
+from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant, linear
+from ...dialect.mlir.generic import HALVES, number_of, weighted
 from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
+from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
+from ...dialect.warp.matmul import BY_ELEMENT
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
 from ..linalg.elementwise import is_index, objection
 from ..linalg.memory_uses import check_unshared
-from ..linalg.operand import VectorOperand, root
+from ..linalg.operand import VectorOperand, drop_unused, root
 from ..linalg.product import LARGEST_GRID
-from ..linalg.window_sums import is_by_channels
+from ..linalg.window_sums import BY_VECTORS, Finish, Point, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, all_operands, constant_number, operations_between, rewrite_pattern
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner, kernel_body
@@ -39,12 +51,10 @@ from .tiling import Outliner, kernel_body
 THREADS, WIDEST = 128, 8
 """Threads of a CTA, and elements of 16 bits in their widest access."""
 
-BY_VECTORS = (
-    arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
-    arith.MaxnumfOp, arith.MinnumfOp, arith.ExtFOp, arith.TruncFOp, math.AbsFOp, math.FmaOp, math.ExpOp, math.Exp2Op,
-    math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp,
-)  # fmt: skip
-"""What threads do to vectors, element by element."""
+WINDOW_THREADS, LANES, ROWS = 256, 64, 8
+"""Of sums over windows, threads of a CTA at most, those along channels, and rows of pixels: so many share most of what
+they read. Threads along channels come out even where they can (H100, 144 channels of 56x56 by a stride of 2: 55 us in
+two groups of 32, of which the second has 4)."""
 
 
 def why_not(op: LinalgStructuredOperation, nest: Nest) -> str:
@@ -77,20 +87,31 @@ def _is_fixed_elsewhere(access: NestAccess) -> bool:
     return all(loop != FIXED or (size == 1 and expr == AffineConstantExpr(0)) for expr, loop, size in pairs)
 
 
-class ElementThread:
-    """The code of one thread, built at `index`. `arguments` maps values of the host to values of the kernel, and
-    `loops` has the indices of the loops that are open. It computes `width` neighbours of the output, as vectors."""
+class NestThread:
+    """The code of one thread, built at `index`. `arguments` maps values of the host to values of the kernel. It
+    computes a block of elements, as many along loops as `steps` says: `width` neighbours as vectors, and the others
+    one `point` after another. `loops` has the indices of the loops that are open, of the first point."""
 
-    def __init__(self, nest: Nest, arguments: Mapping[SSAValue, SSAValue], index: IndexBuilder, width: int = 1) -> None:
-        self.nest, self.arguments, self.index, self.width = nest, dict(arguments), index, width
-        self.loops: dict[int, Index] = {}
+    def __init__(
+        self, nest: Nest, arguments: Mapping[SSAValue, SSAValue], index: IndexBuilder, windows: WindowSum | None
+    ) -> None:
+        self.nest, self.arguments, self.index, self.windows = nest, dict(arguments), index, windows
+        self.loops, self.point = dict[int, Index](), Point()
+        self.places, self.read = dict[NestAccess, list[Index]](), dict[tuple[NestAccess, Sequence[int]], SSAValue]()
         self.last = (FIXED, *nest.writes[0].loops)[-1]
+        self.width = width_of(nest) if windows is None else windows.width
+        self.steps = {self.last: self.width}
+        if windows is not None:
+            self.steps |= {windows.row.tap: windows.taps, windows.row.pixel: windows.pixels}
 
     def size(self, loop: int) -> Index:
-        """How many turns a loop has, of neighbours in the last of the output's."""
+        """How many turns a loop has."""
         along = self.nest.along(loop)
-        size = 0 if along is None else self.index.dim(self.arguments[along[0].value], along[1])
-        return self.index.div(size, self.width) if loop == self.last else size
+        return 0 if along is None else self.index.dim(self.arguments[along[0].value], along[1])
+
+    def blocks(self, loop: int) -> Index:
+        """How many blocks a loop has."""
+        return self.index.ceildiv(self.size(loop), self.steps.get(loop, 1))
 
     def constant(self, value: SSAValue) -> SSAValue:
         """The value inside the kernel for one from outside. Constants are created again."""
@@ -98,35 +119,90 @@ class ElementThread:
             self.arguments[value] = self.index.constants.insert(owner.clone()).result
         return self.arguments[value]
 
-    def place(self, map_: AffineMap) -> list[SSAValue]:
-        """The indices of a map at the current loops."""
-        return self.index.values([self.index.evaluated(expr, self.loops.__getitem__) for expr in map_.results])
+    def offsets(self, access: NestAccess) -> tuple[int, ...]:
+        """How far the element of a point is from that of the first, along each dimension."""
+        factors = [(linear(expr) or ({}, 0))[0] for expr in access.map.results]
+        return tuple(sum(by.get(loop, 0) * number for loop, number in self.point.items()) for by in factors)
+
+    def place(self, access: NestAccess) -> list[Index]:
+        """The indices of the element of a point."""
+        if access not in self.places:
+            places = (self.index.evaluated(expr, self.loops.__getitem__) for expr in access.map.results)
+            self.places[access] = list(places)
+        return [self.index.add(*each) for each in zip(self.places[access], self.offsets(access), strict=True)]
 
     def element(self, access: NestAccess) -> SSAValue:
-        """The element of an operand, or a number."""
+        """The element of an operand, which points that read the same one read once, or a number."""
         if not isinstance(access.value.type, MemRefType):
             return self.constant(access.value)
-        width = self.width if self.last in access.loops else 1
-        return self._widened(load(self.index, self.arguments[access.value], self.place(access.map), width), access)
+        if (key := (access, self.offsets(access))) not in self.read:
+            place, inside = self.place(access), None
+            if self.windows is not None and access is self.windows.image and self.windows.passes(self.point):
+                inside = self.index.compare("ult", place[self.windows.along], self.windows.row.size)
+                chosen = arith.SelectOp(inside, *self.index.values([place[self.windows.along], 0]))
+                place[self.windows.along] = self.index.insert(chosen).result
+            value = self._loaded(access, place)
+            if inside is not None:
+                zero = self.index.constants.insert(number_of(element_type(access.value))).result
+                zeros = spread(self.index, zero, self.width)
+                value = self.index.insert(arith.SelectOp(inside, value, zeros)).result
+            self.read[key] = self._as(value, access.element.type)
+        return self.read[key]
 
-    def _widened(self, value: SSAValue, access: NestAccess) -> SSAValue:
-        """An element in the type that the body reads."""
-        is_wider = value.type in HALVES and access.element.type == f32
-        return self.index.insert(arith.ExtFOp(value, f32)).result if is_wider else value
+    def _loaded(self, access: NestAccess, place: Sequence[Index]) -> SSAValue:
+        """Neighbours in memory, as a vector, or a single number."""
+        memory, indices = self.arguments[access.value], self.index.values(place)
+        if self.width == 1 or self.last not in access.loops:
+            return self.index.insert(memref.LoadOp.get(memory, indices)).res
+        return self.index.insert(vector.LoadOp(memory, indices, VectorType(element_type(memory), [self.width]))).result
 
-    def compute(self) -> None:
-        """Computes and stores the elements for given indices of the parallel loops."""
-        carried = [self._start(access) for access in self.nest.writes if access.element.uses]
-        made = self._reduced(list(self.nest.summed), carried)
-        self._store([access for access in self.nest.writes if not _is_of_turns(access, self.nest)], made)
+    def _as(self, value: SSAValue, kind: Attribute) -> SSAValue:
+        """A float of 16 bits, or a vector of them, as f32, or the reverse; another value as it is."""
+        if get_element_type_or_self(value.type) == kind:
+            return value
+        made = VectorType(kind, value.type.get_shape()) if isa(value.type, VectorType) else kind
+        return self.index.insert((arith.ExtFOp if kind == f32 else arith.TruncFOp)(value, made)).result
+
+    def compute(self, finish: Finish | None) -> None:
+        """Computes and stores the elements for given indices of the parallel loops, after what finishes them."""
+        windows = self.windows
+        pixels = [Point()] if windows is None else [{windows.row.pixel: number} for number in range(windows.pixels)]
+        started = [access for access in self.nest.writes if access.element.uses]
+        carried = [self._start(access) for self.point in pixels for access in started]
+        made = self._reduced(self.nest.summed if windows is None else windows.turns, carried)
+        writes = [access for access in self.nest.writes if not _is_of_turns(access, self.nest)]
+        for number, self.point in enumerate(pixels):
+            values = made[number * len(writes) : (number + 1) * len(writes)]
+            with self._within():
+                if finish is None:
+                    self._store(writes, values)
+                else:
+                    self._store([finish.written], self._finished(finish, values[0]))
+
+    @contextmanager
+    def _within(self) -> Generator[None]:
+        """Does what follows for a point that is within the row of pixels."""
+        self.places.clear()
+        self.read.clear()
+        index, last = self.index, None if self.windows is None else self.windows.last_tile(self.point)
+        if last is None or self.windows is None:
+            yield
+            return
+        with index.where(index.compare("ne", self.loops[self.windows.row.pixel], last)) as self.index:
+            yield
+        self.index = index
 
     def _store(self, writes: Sequence[NestAccess], values: Sequence[SSAValue]) -> None:
         for access, value in zip(writes, values, strict=True):
-            kind = element_type(access.value)
-            if value.type == f32 and kind in HALVES:
-                value = self.index.insert(arith.TruncFOp(value, kind)).result
-            made = spread(self.index, value, self.width)
-            store(self.index, made, self.arguments[access.value], self.place(access.map))
+            made = spread(self.index, self._as(value, element_type(access.value)), self.width)
+            kind = vector.StoreOp if isinstance(made.type, VectorType) else memref.StoreOp.get
+            self.index.insert(kind(made, self.arguments[access.value], self.index.values(self.place(access))))
+
+    def _finished(self, finish: Finish, total: SSAValue) -> list[SSAValue]:
+        """What an operation makes of a sum, rounded as memory would have it."""
+        mapped = self.arguments | {element: self._as(total, element.type) for element in finish.sums}
+        mapped |= {access.element: self.element(access) for access in finish.reads}
+        return self._evaluated(finish.body, mapped)
 
     def _start(self, access: NestAccess) -> SSAValue:
         """The initial value of an element: a constant of its fill, or the content of its memory."""
@@ -135,23 +211,58 @@ class ElementThread:
         if isa(starts, ArrayAttr[Attribute]):
             number = starts.data[self.nest.writes.index(access)]
             if isa(number, FloatAttr) or isa(number, IntegerAttr):
-                return self._widened(self.index.constants.insert(arith.ConstantOp(number)).result, access)
-        return self.element(access)
+                value = self._as(self.index.constants.insert(arith.ConstantOp(number)).result, access.element.type)
+                return spread(self.index, value, self.width)
+        if self.windows is None or self.windows.last_tile(self.point) is None:
+            return self.element(access)
+        # Pixels behind the last are summed from that one, and not stored.
+        *outer, pixel, channel = self.place(access)
+        pixel = self.index.minimum(pixel, self.windows.sizes[self.windows.row.pixel] - 1)
+        return self._as(self._loaded(access, [*outer, pixel, channel]), access.element.type)
 
-    def _reduced(self, summed: Sequence[int], carried: Sequence[SSAValue]) -> list[SSAValue]:
-        """Runs the loops of `summed` around the body. The result is the last values of what the loops carry."""
-        if not summed:
-            made = list(zip(self.nest.writes, self._turn(carried), strict=True))
-            written = [(access, value) for access, value in made if _is_of_turns(access, self.nest)]
-            self._store([access for access, _ in written], [value for _, value in written])
-            return [value for access, value in made if not _is_of_turns(access, self.nest)]
-        around, size = self.index, self.index.value(self.size(summed[0]))
+    def _reduced(self, turns: Sequence[int], carried: Sequence[SSAValue]) -> list[SSAValue]:
+        """Runs these loops around the body. The result is the last values of what the loops carry."""
+        if not turns:
+            return self._block(carried)
+        loop, step, around = turns[0], self.steps.get(turns[0], 1), self.index
+        low, high = self._range(loop)
+        if (low, high) == (0, step):
+            self.loops[loop] = 0
+            return self._reduced(turns[1:], carried)
         kinds = [value.type for value in carried]
-        with around.loop(0, size, 1, self._as_words(carried)) as turn:
-            self.index, self.loops[summed[0]] = turn.index, turn.counter
-            turn.handed = self._as_words(self._reduced(summed[1:], self._of_words(turn.carried, kinds)))
+        with around.loop(low, high, step, self._as_words(carried)) as turn:
+            self.index, self.loops[loop] = turn.index, turn.counter
+            turn.handed = self._as_words(self._reduced(turns[1:], self._of_words(turn.carried, kinds)))
         self.index = around
         return self._of_words(turn.results, kinds)
+
+    def _range(self, loop: int) -> tuple[Index, Index]:
+        """The turns of a loop that is reduced: of one along a window those in which it is inside the images."""
+        windows, index = self.windows, self.index
+        if windows is None or loop == windows.row.tap:
+            return 0, self.size(loop)
+        along, one = next((i, one) for i, one in enumerate(windows.dimensions) if one.tap == loop)
+        if one.is_inside(windows.sizes):
+            return 0, one.taps
+        first = index.evaluated(windows.image.map.results[along], {**self.loops, loop: 0}.__getitem__)
+        # Of taps forwards, those from index 0 on and below the size; of taps backwards, the reverse.
+        before, behind = index.sub(0, first), index.sub(one.size, first)
+        if one.dilation < 0:
+            before, behind = index.add(index.sub(first, one.size), 1), index.add(first, 1)
+        low, high = (index.ceildiv(index.from_zero(each), abs(one.dilation)) for each in (before, behind))
+        return low, index.minimum(high, one.taps)
+
+    def _block(self, carried: Sequence[SSAValue]) -> list[SSAValue]:
+        """The values of all points after a turn."""
+        if (windows := self.windows) is None:
+            return self._turn(carried)
+        self.places.clear()
+        self.read.clear()
+        made = list(carried)
+        for self.point in windows.points:
+            factors, number = map(self.element, (windows.image, windows.kernel)), self.point[windows.row.pixel]
+            made[number] = self.index.insert(math.FmaOp(*factors, c=made[number])).result
+        return made
 
     def _as_words(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         """Conditions as words, which loops carry; other values as they are."""
@@ -163,7 +274,7 @@ class ElementThread:
         return [self.index.insert(arith.TruncIOp(word, i1)).result if kind == i1 else word for word, kind in typed]
 
     def _turn(self, carried: Sequence[SSAValue]) -> list[SSAValue]:
-        """The values that the body yields at the current loops."""
+        """The values that the body yields at the current loops, but for those that are stored in each turn."""
         nest, sums = self.nest, iter(carried)
         mapped = dict(self.arguments)
         for access in nest.accesses:
@@ -171,10 +282,17 @@ class ElementThread:
                 mapped[access.element] = next(sums)
             elif access.element.uses:
                 mapped[access.element] = self.element(access)
-        for op in nest.body.ops:
+        made = list(zip(nest.writes, self._evaluated(nest.body, mapped), strict=True))
+        written = [(access, value) for access, value in made if _is_of_turns(access, nest)]
+        self._store([access for access, _ in written], [value for _, value in written])
+        return [value for access, value in made if not _is_of_turns(access, nest)]
+
+    def _evaluated(self, body: Block, mapped: dict[SSAValue, SSAValue]) -> list[SSAValue]:
+        """What a body yields of these values."""
+        for op in body.ops:
             if isinstance(op, IndexOp):
                 mapped[op.result] = self.index.value(self.loops[op.dim.value.data])
-            elif isinstance(op, YieldOp):
+            elif isinstance(op, YieldOp | ElementYieldOp):
                 return [mapped[value] if value in mapped else self.constant(value) for value in op.operands]
             else:
                 mapped |= {value: self.constant(value) for value in op.operands if value not in mapped}
@@ -182,7 +300,7 @@ class ElementThread:
                 copy.location = op.location
                 self.index.insert(copy)
                 mapped |= dict(zip(op.results, copy.results, strict=True))
-        raise AssertionError("a verified region ends with linalg.yield")
+        raise AssertionError("a verified region ends with a terminator")
 
     def _of_neighbours(self, op: Operation, mapped: Mapping[SSAValue, SSAValue]) -> Operation | None:
         """An operation on vectors for one whose results differ among neighbours; None for any other."""
@@ -196,19 +314,6 @@ class ElementThread:
         operands = [value if value.type == i1 else spread(self.index, value, self.width) for value in operands]
         kinds = [VectorType(result.type, [self.width]) for result in op.results]
         return type(op).create(operands=operands, result_types=kinds, properties=op.properties)
-
-
-def load(index: IndexBuilder, memory: SSAValue, place: Sequence[Index], width: int) -> SSAValue:
-    """Loads neighbours in memory, as a vector, or a number of a single one."""
-    if width == 1:
-        return index.insert(memref.LoadOp.get(memory, index.values(place))).res
-    return index.insert(vector.LoadOp(memory, index.values(place), VectorType(element_type(memory), [width]))).result
-
-
-def store(index: IndexBuilder, value: SSAValue, memory: SSAValue, place: Sequence[Index]) -> None:
-    """Stores them."""
-    made = vector.StoreOp if isinstance(value.type, VectorType) else memref.StoreOp.get
-    index.insert(made(value, memory, index.values(place)))
 
 
 def spread(index: IndexBuilder, value: SSAValue, width: int) -> SSAValue:
@@ -232,7 +337,7 @@ def width_of(nest: Nest) -> int:
     differing, loads = {access.element for access in along}, list[SSAValue]()
     for op in nest.body.ops:
         values = [value for value in op.operands if value in differing or _is_index(value, last)]
-        vectors = isinstance(op, (*BY_VECTORS, YieldOp))
+        vectors = isinstance(op, BY_VECTORS)
         vectors = vectors or (isinstance(op, arith.SelectOp) and op.cond not in values)
         if isinstance(op, memref.LoadOp) and values and values == [*op.indices[-1:]] and values[0] not in differing:
             loads.append(op.memref)
@@ -242,13 +347,6 @@ def width_of(nest: Nest) -> int:
     memories = [nest.writes[0].value, *loads, *(access.value for access in along)]
     widths = (w for w in (WIDEST, WIDEST // 2, WIDEST // 4) if loads and all(is_by_channels(m, w) for m in memories))
     return next(widths, 1)
-
-
-def _captured(nest: Nest) -> list[SSAValue]:
-    """The values outside of the nest that the kernel takes as arguments."""
-    used = [access.value for access in nest.accesses]
-    used += [value for value in nest.captured if value not in used]
-    return [value for value in dict.fromkeys(used) if not is_constant(value)]
 
 
 def check(op: LinalgStructuredOperation) -> None:
@@ -263,13 +361,13 @@ def widen_sums(nest: Nest) -> None:
     What is stored is rounded."""
     how, halves = nest.combination, {value for value in nest.body.args if value.type in HALVES}
     summed = nest.summed and how is not None and isinstance(how.by, arith.AddfOp | arith.SubfOp | arith.MulfOp)
-    if how is None or not summed or nest.writes[0].element not in halves:
+    product = weighted(nest.body) if summed else None
+    if how is None or not summed or not (product or nest.writes[0].element in halves):
         return
-    product = weighted(nest.body)
     for value in halves if product else {nest.writes[0].element}:
         Rewriter.replace_value_with_new_type(value, f32)
     for op in list(nest.body.ops) if product else [how.by]:
-        if isinstance(op, arith.ExtFOp) and op.input.type == f32:
+        if isinstance(op, arith.ExtFOp) and op.input.type == op.result.type:
             Rewriter.replace_op(op, [], [op.input])
         elif any(value.type == f32 for value in op.operands) and any(r.type in HALVES for r in op.results):
             for at, value in enumerate(op.operands):
@@ -280,28 +378,38 @@ def widen_sums(nest: Nest) -> None:
 
 
 def tile(op: LinalgStructuredOperation) -> None:
-    """Makes an operation on memory a kernel, and its launch."""
+    """Makes an operation on memory, with the one that finishes the sums of a window, a kernel and its launch."""
+    check(op)
     widen_sums(Nest.of(op))
-    nest, outliner = Nest.of(op), Outliner(op)
-    operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(_captured(nest))]
+    nest, windows = Nest.of(op), WindowSum.of(op) if BY_ELEMENT in op.attributes else None
+    finish = None if windows is None or STARTS not in op.attributes else Finish.of(op, windows)
+    sums, used = nest.writes[0].value, list(nest.reads)
+    if finish is not None:  # no memory has the sums then
+        nest, used = nest._replace(writes=(finish.written,)), [*used, *finish.reads]
+    values = dict.fromkeys((*(access.value for access in (*used, *nest.writes)), *nest.captured))
+    operands = [VectorOperand(v.name_hint or f"X{i}", v) for i, v in enumerate(values) if not is_constant(v)]
+    outliner = Outliner(op if finish is None else finish.op)
     index, body, arguments = kernel_body(operands)
-    thread = ElementThread(nest, arguments, index, width := width_of(nest))
-    _compute_one(thread)
-    host = ElementThread(nest, {operand.value: operand.value for operand in operands}, outliner.index, width)
-    count = reduce(outliner.index.mul, map(host.size, _outer(nest)), 1)
-    ctas = outliner.index.ceildiv(count, THREADS)
+    thread = NestThread(nest, arguments, index, windows)
+    host = NestThread(nest, {value: value for value in values}, outliner.index, windows)
+    parts = _parts(thread)
+    with ExitStack() as inside:
+        _place(thread, parts, inside)
+        thread.compute(finish)
+    counts = [reduce(host.index.mul, map(host.blocks, part.loops), 1) for part in parts]
+    every = [host.index.ceildiv(count, part.threads) for count, part in zip(counts, parts, strict=True)]
+    ctas = reduce(host.index.mul, every)
     if isinstance(ctas, int) and not 0 < ctas <= LARGEST_GRID:
-        fail(op, f"{op.name} writes {count} elements; a grid has at least 1 and at most {LARGEST_GRID * THREADS}")
-    each = "element" if width == 1 else f"{width} neighbours"
-    outliner.launch("", operands, body, ctas, THREADS, f"{op.name}, a thread for each {each}")
+        most, written = LARGEST_GRID * THREADS, reduce(host.index.mul, counts)
+        fail(op, f"{op.name} writes {written} elements; a grid has at least 1 and at most {most}")
+    shape = "a thread for each " + ("element" if thread.width == 1 else f"{thread.width} neighbours")
+    if windows is not None:
+        shape = f"{windows.pixels} pixels of {windows.width} channels for each thread"
+    outliner.launch("", operands, body, ctas, prod(part.threads for part in parts), f"{op.name}, {shape}")
     outliner.finish()
-
-
-def start_of(op: LinalgStructuredOperation) -> float | None:
-    """The number that the only output of a sum was filled with just before; None if it starts from memory."""
-    starts = op.attributes.get(STARTS)
-    number = starts.data[0] if isa(starts, ArrayAttr[Attribute]) else None
-    return number.value.data if isinstance(number, FloatAttr) else None
+    if finish is not None:
+        Rewriter.erase_op(op)
+        drop_unused(sums)
 
 
 @rewrite_pattern
@@ -333,22 +441,46 @@ def _fill_of(op: LinalgStructuredOperation, access: NestAccess) -> FillOp | None
     return None if any(root(value) is memory for value in used) else fill
 
 
-def _outer(nest: Nest) -> list[int]:
-    """The loops that are divided among threads. The contiguous loop of the first output is the last one."""
-    return [loop for loop in nest.writes[0].loops if loop != FIXED and loop not in nest.summed]
+class LoopThreads(NamedTuple):
+    """Loops that are divided among threads of a CTA, of which there are so many along them."""
+
+    loops: Sequence[int]
+    threads: int
 
 
-def _compute_one(thread: ElementThread) -> None:
-    """Finds the element of this thread, and computes it if there is one."""
-    index = thread.index
-    cta, lane = index.number(BlockIdOp), index.number(ThreadIdOp)
-    number: Index = index.add(index.mul(cta, THREADS), lane)
-    outer = _outer(thread.nest)
-    sizes = {loop: thread.size(loop) for loop in (*outer, *thread.nest.summed)}
-    count = reduce(index.mul, (sizes[loop] for loop in outer), 1)
-    exact = isinstance(count, int) and count % THREADS == 0
-    with nullcontext(index) if exact else index.where(index.compare("slt", number, count)) as thread.index:
-        places = thread.index.unflattened([sizes[loop] for loop in outer], number)
-        steps = (thread.width if loop == thread.last else 1 for loop in outer)
-        thread.loops |= zip(outer, map(thread.index.mul, places, steps), strict=True)
-        thread.compute()
+def _parts(thread: NestThread) -> list[LoopThreads]:
+    """How the loops that write are divided, those of neighbouring threads first."""
+    outer = [loop for loop in thread.nest.writes[0].loops if loop != FIXED and loop not in thread.nest.summed]
+    if (windows := thread.windows) is None:
+        return [LoopThreads(outer, THREADS)]
+    *others, pixel, channel = outer
+    row = others.pop() if others and windows.sizes[others[-1]] > 0 else None
+    groups = windows.sizes[channel] // thread.width
+    even = [n for n in range(LANES // 4, min(LANES, groups) + 1) if groups % n == 0]
+    lanes = even[-1] if even else min(LANES // 2, groups)
+    down = 1 if row is None else min(ROWS, windows.sizes[row], WINDOW_THREADS // lanes)
+    parts = [LoopThreads([channel], lanes), LoopThreads([pixel], min(windows.tiles, WINDOW_THREADS // (lanes * down)))]
+    parts += [] if row is None else [LoopThreads([row], down)]
+    return parts + [LoopThreads([loop], 1) for loop in reversed(others)]
+
+
+def _place(thread: NestThread, parts: Sequence[LoopThreads], inside: ExitStack) -> None:
+    """Finds the elements of this thread, and whether there are some."""
+    cta, lane = thread.index.number(BlockIdOp), thread.index.number(ThreadIdOp)
+    for number, (loops, threads) in enumerate(parts):
+        index, is_last = thread.index, number == len(parts) - 1
+        sizes = [thread.blocks(loop) for loop in loops]
+        count = reduce(index.mul, sizes, 1)
+        alone = all(part.threads == 1 for part in parts[number + 1 :])
+        own, tile = lane, cta
+        if not alone:
+            own, lane = index.rem(lane, threads), index.div(lane, threads)
+        if not is_last:
+            ctas = index.ceildiv(count, threads)
+            tile, cta = index.rem(cta, ctas), index.div(cta, ctas)
+        at: Index = index.add(index.mul(tile, threads), own if threads > 1 else 0)
+        if not (isinstance(count, int) and count % threads == 0):
+            thread.index = inside.enter_context(index.where(index.compare("slt", at, count)))
+        places = thread.index.unflattened(sizes, at)
+        steps = (thread.steps.get(loop, 1) for loop in loops)
+        thread.loops |= zip(loops, map(thread.index.mul, places, steps), strict=True)
