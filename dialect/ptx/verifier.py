@@ -4,7 +4,7 @@ ISA 6 (Instruction Operands), and each row's section."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count
@@ -37,6 +37,7 @@ from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Regist
 from .types import (
     ANYWHERE,
     OPAQUE_TYPES,
+    REGISTER_BITS,
     AddressRules,
     SpaceOf,
     alike,
@@ -58,6 +59,11 @@ TypeOf = Callable[[Register], str | None]
 _SINK = Symbol("_")
 """What stands for a result that is discarded."""
 
+ACCESS_BITS = 128
+"""What a vector may have at most."""
+B128 = ((8, 3), 70)
+"""What has registers and variables of 128 bits."""
+
 
 class TargetContext(NamedTuple):
     """The PTX version and the targets ("sm_90a") of a module, without options."""
@@ -78,6 +84,13 @@ class TargetContext(NamedTuple):
         if any(target.sm < sm for target in self.rows):
             return f"needs sm_{sm} or later, the module's target is {', '.join(self.targets)}"
         return ""
+
+    def width_problems(self, type: str, vector: int) -> Iterator[str]:
+        """What is wrong with the width of a declared type, or of a vector of it."""
+        if vector > 1 and REGISTER_BITS.get(type, 64) * vector > ACCESS_BITS:
+            yield f".v{vector} .{type} has more than {ACCESS_BITS} bits"
+        if type == "b128" and (lacking := self.lacks(*B128)):
+            yield f".b128 {lacking}"
 
     def problem(self, row: Row) -> str | None:
         """Why the module cannot have an instruction: its target or its PTX version."""

@@ -1,316 +1,62 @@
-"""Checks of declarations: types, sizes, spaces, initialisers, names declared twice, the header, and what declarations
-of one name must agree in. Source: PTX ISA 5, 7.1, 11.1 to 11.3, 11.6; where the text leaves it open, what ptxas 13.0.88
-takes."""
+"""What PTX text declares: the header, names that instructions may mention, names declared twice, and what declarations
+of one name must agree in. Source: PTX ISA 5, 7.1, 11.1 to 11.3, 11.6; where the text leaves it open, what ptxas
+13.0.88 takes."""
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TypeAlias, cast
 
-from ...isa.row import NEWEST, SPECIAL_REGISTERS, VECTORS, UnknownTargetError, named
-from ..text.operands import ADDRESS_VALUE, MASKED_VALUE, ConstantError, OperandError, elements, evaluate
-from ..text.syntax import Comment, Directive, Function, Label, Module, RegDecl, Variable, integer
-from ..types import OPAQUE_TYPES, REGISTER_BITS, SpaceOf
+from ...isa.row import (
+    ALLOTTED,
+    CONSTANTS,
+    NEWEST,
+    SPECIAL_REGISTERS,
+    UnknownTargetError,
+    named,
+    unavailable,
+)
+from ..text.syntax import (
+    Address,
+    Comment,
+    Directive,
+    Function,
+    Immediate,
+    Instruction,
+    Label,
+    Module,
+    Operand,
+    RegDecl,
+    Register,
+    Statement,
+    Symbol,
+    Variable,
+    Vector,
+    integer,
+    leaves,
+)
+from ..types import OPAQUE_TYPES, UNREAD
 from ..verifier import TargetContext
-from .directives import text_problems
+from .directives import (
+    RESERVED,
+    address_problems,
+    alignment_of,
+    parameter_problems,
+    size_of,
+    text_problems,
+    variable_problems,
+)
 
 Complaint: TypeAlias = tuple[int, int, str]
 """Line, column, message."""
 
-OPAQUE_SPACES = ("global", "param")
 CONSTANT_BYTES = 1 << 16
 """What the .const variables of a module may have together."""
 PARAMETER_BYTES = 32764
 """What the parameters of a kernel may have together (5.1.6)."""
-PREDEFINED = frozenset((*SPECIAL_REGISTERS, *VECTORS))
-VARIABLE_TYPES = (*(name for name in REGISTER_BITS if name != "pred"), *OPAQUE_TYPES)
-ACCESS_BITS = 128
-"""What a vector may have at most."""
-INITIALISED_SPACES = ("global", "const")
-UNINITIALISED_TYPES = ("f16", "f16x2")
-ADDRESS_TYPES = ("u32", "u64")
-"""The types of variables whose initial values may be addresses."""
-ATTRIBUTES = re.compile(r"(\.managed|\.unified\(\w+,\w+\))(,(\.managed|\.unified\(\w+,\w+\)))*", re.ASCII)
-"""What a variable in .global memory may have."""
-RESERVED = ("_", "%", "$", "WARP_SZ")
-"""What is no name of a variable or a register (4.4, 4.5.3)."""
-B128 = ((8, 3), 70)
-OPEN = ((6, 0), 30)
-"""What has parameters of open size."""
-PARAMETER_ALIGNMENT = 128
-"""The largest alignment of a parameter of a .func."""
-NARROW_INTEGERS = ("u8", "s8", "u16", "s16", "pred")
-"""Types of single parameters that ptxas has no place for in its calls; .b8 and .b16 have one."""
-
-
-def size_of(variable: Variable) -> int:
-    """The size of a variable."""
-    bits = REGISTER_BITS.get(variable.type, 64) * variable.vector
-    return bits * (1 if variable.count is None else variable.count) // 8
-
-
-def alignment_of(variable: Variable) -> int:
-    """The alignment of a variable: what its address is a multiple of, in bytes."""
-    return max(variable.align or 1, REGISTER_BITS.get(variable.type, 64) * variable.vector // 8)
-
-
-def variable_problems(
-    variable: Variable, context: TargetContext, function: Function | None = None, *, scoped: bool = False
-) -> Iterator[str]:
-    """What is wrong with a variable, or a parameter of a function, by itself."""
-    start = f"variable '{variable.name}'"
-    space, type = variable.space, variable.type
-    unnamed = function is not None and (function.entry or function.name == "_") and variable.name == "_"
-    predefined = function is None and not scoped and variable.name in PREDEFINED
-    if predefined or (variable.name in RESERVED and not unnamed):
-        yield f"{start}: a variable cannot have this name"
-    if space == "reg":
-        return
-    if type == "pred":
-        yield f"{start}: a predicate is a register, it has no place in .{space} memory"
-        return
-    if type not in VARIABLE_TYPES:
-        yield f"{start}: '.{type}' is no type of variables; expected one of .{', .'.join(VARIABLE_TYPES)}"
-        return
-    if "::" in space:
-        yield f"{start}: expected .{space.partition('::')[0]} in a declaration, got .{space}"
-    if type in OPAQUE_TYPES and space not in OPAQUE_SPACES:
-        yield f"{start}: a .{type} is a .global variable or a parameter, got .{space}"
-    if type in OPAQUE_TYPES and scoped:
-        yield f"{start}: a .{type} stands outside of functions, or is the parameter of a kernel"
-    if type == "samplerref" and "texmode_independent" not in context.targets:
-        yield f"{start}: a .samplerref needs .target texmode_independent"
-    declared = function is not None and function.body is None
-    if space == "param" and type == "f16x2" and variable.count is None and not declared:
-        yield f"{start}: a parameter is no .f16x2"
-    alignment = re.search(r"\.align\s+(\d+)", variable.pointer)
-    if alignment and int(alignment[1]).bit_count() != 1:
-        yield f"{start}: the alignment must be a power of two, got {alignment[1]}"
-    yield from (f"{start}: {message}" for message in _wide(type, variable.vector, context))
-    if variable.align is not None and variable.align.bit_count() != 1:
-        yield f"{start}: the alignment must be a power of two, got {variable.align}"
-    if variable.linking == "common" and space != "global":
-        yield f"{start}: .common variables are .global, got .{space}"
-    if variable.attribute and not (space == "global" and ATTRIBUTES.fullmatch(variable.attribute)):
-        yield f"{start}: '.attribute({variable.attribute})' is not for a .{space} variable"
-    yield from (f"{start}: {message}" for message in (*_initial(variable), *_open(variable, function, context)))
-
-
-def _wide(type: str, vector: int, context: TargetContext) -> Iterator[str]:
-    """What is wrong with the width of a type."""
-    bits = REGISTER_BITS.get(type, 64)
-    if vector > 1 and bits * vector > ACCESS_BITS:
-        yield f".v{vector} .{type} has more than {ACCESS_BITS} bits"
-    if type == "b128" and (lacking := context.lacks(*B128)):
-        yield f".b128 {lacking}"
-
-
-def _initial(variable: Variable) -> Iterator[str]:
-    """What is wrong with an initialiser, or with there being none."""
-    if variable.init is None:
-        return
-    if variable.space not in INITIALISED_SPACES:
-        yield f"a .{variable.space} variable has no initial value"
-    if variable.linking == "extern":
-        yield "an .extern variable has no initial value"
-    if variable.type in UNINITIALISED_TYPES:
-        yield f"a .{variable.type} variable has no initial value"
-        return
-    if variable.type in OPAQUE_TYPES:
-        if _FIELDS.fullmatch(variable.init) is None:
-            yield f"expected the fields of a .{variable.type} as in {{width = 64}}, got {variable.init}"
-        return
-    try:
-        values = [text for _, text in elements(variable)]
-    except OperandError as error:
-        yield str(error)
-        return
-    yield from itertools.islice(filter(None, (_value(text, variable.type) for text in values)), 1)
-
-
-def _value(text: str, type: str) -> str | None:
-    """What is wrong with one number of an initialiser."""
-    floating = type[0] == "f"
-    if text[:2] in ("0f", "0F", "0d", "0D"):
-        return None if floating or type[0] == "b" else f"expected integers as initial values of .{type}, got {text}"
-    if _is_address(text):
-        return None
-    try:
-        value = evaluate(text)
-    except ConstantError as error:
-        return str(error)
-    if isinstance(value, float) == floating or type[0] == "b":
-        return None
-    return f"expected {'floats' if floating else 'integers'} as initial values of .{type}, got {text}"
-
-
-def address_problems(variable: Variable, space_of: SpaceOf) -> Iterator[str]:
-    """What is wrong with addresses among the initial values of a variable. `space_of` gives the state space of each
-    name that was declared before, "function" for functions."""
-    values = (text.strip() for text in re.split(r"[{},]", variable.init or ""))
-    for text in values:
-        address = variable.type not in OPAQUE_TYPES and _is_address(text)
-        if address and (problem := _address(text, variable.type, space_of)):
-            yield f"variable '{variable.name}': {problem}"
-            return
-
-
-def _is_address(text: str) -> bool:
-    """Whether an initial value is written with a name: `x`, `x+8`, `generic(x)`, `0xFF(x)`."""
-    return re.search(r"\w\s*\(|^[A-Za-z_$%]", text) is not None and not text.startswith("WARP_SZ")
-
-
-def _address(text: str, type: str, space_of: SpaceOf) -> str | None:
-    match = MASKED_VALUE.fullmatch(text)
-    constant = match is not None and type[0] in "bus" and _is_constant(match["inner"])
-    types = ("u8", *ADDRESS_TYPES) if match else ADDRESS_TYPES
-    if type not in types and not constant:
-        return f"expected a variable of .{', .'.join(types)} for the address {text}, got .{type}"
-    if match:
-        try:
-            mask = integer(match["mask"])
-        except ValueError:
-            mask = 0
-        if mask not in BYTE_MASKS:
-            return f"expected a mask of one byte such as 0xFF00, got {match['mask']}"
-        if constant:
-            return None
-        text = match["inner"].strip()
-    match = ADDRESS_VALUE.fullmatch(text)
-    if match is None:
-        return f"'{text}' is no address; expected a name, generic(name), or one of them and +4"
-    if (space := space_of(name := match["generic"] or match["name"])) is None:
-        return f"'{name}' is not declared above"
-    if space == "function":
-        alone = not (match["generic"] or match["offset"])
-        return None if alone else f"the address of '{name}', a function, is its name alone"
-    if space not in INITIALISED_SPACES:
-        return f"expected the address of a .global or .const variable, got '{name}', a .{space} variable"
-    try:
-        return None if isinstance(evaluate(match["offset"] or "0"), int) else f"expected a whole offset, got {text}"
-    except ConstantError as error:
-        return str(error)
-
-
-def _is_constant(text: str) -> bool:
-    try:
-        return isinstance(evaluate(text), int)
-    except ConstantError:
-        return False
-
-
-_FIELDS = re.compile(r"\{\s*\w+\s*=\s*\w+\s*(,\s*\w+\s*=\s*\w+\s*)*\}", re.ASCII)
-BYTE_MASKS = frozenset(0xFF << 8 * byte for byte in range(8))
-
-
-def _open(variable: Variable, function: Function | None, context: TargetContext) -> Iterator[str]:
-    """Errors of an open array, which must be `.extern`, initialised, or the last parameter of a function."""
-    if 0 in variable.extents[1:]:
-        yield "only the first extent of an array may be open"
-    if variable.count != 0 or variable.init is not None or variable.linking == "extern":
-        return
-    if function is None or function.entry or all(variable is not last for last in function.parameters[-1:]):
-        yield "an array of open size needs .extern or an initialiser"
-    elif lacking := context.lacks(*OPEN):
-        yield f"an array of open size {lacking}"
-
-
-@dataclass
-class Declarations:
-    """What has been declared in one scope."""
-
-    context: TargetContext
-    names: set[str] = field(default_factory=set[str])
-    groups: set[str] = field(default_factory=set[str])
-    labels: set[str] = field(default_factory=set[str])
-
-    def parameters(self, function: Function) -> Iterator[Complaint]:
-        """What is wrong with the parameters and results of a function."""
-        if len(function.returns) > 1:
-            yield function.line, 1, "a function returns at most one value"
-        size = sum(map(size_of, function.parameters)) if function.entry else 0
-        if size > PARAMETER_BYTES:
-            yield function.line, 1, f"the parameters of a kernel have at most {PARAMETER_BYTES} bytes, got {size}"
-        for variable in (*function.returns, *function.parameters):
-            if function.body is not None:  # without one there is no scope in which names could mean two things
-                yield from self._twice(variable.line, variable.column, (variable.name,))
-            problems = _entry_problems if function.entry else _function_problems
-            messages = (*variable_problems(variable, self.context, function), *problems(variable, function))
-            yield from ((variable.line, variable.column, message) for message in messages)
-
-    def declaration(self, declared: RegDecl | Variable) -> Iterator[Complaint]:
-        """What is wrong with a declaration inside a function."""
-        if isinstance(declared, Variable):
-            yield from self._twice(declared.line, declared.column, (declared.name,))
-            messages: Iterable[str] = variable_problems(declared, self.context, scoped=True)
-            if declared.linking:
-                messages = (*messages, f"variable '{declared.name}': .{declared.linking} stands outside of functions")
-        else:
-            yield from self._registers(declared)
-            messages = _wide(declared.type, declared.vector, self.context)
-            if declared.type == "pred" and declared.vector > 1:
-                messages = (*messages, "predicates make no vectors")
-        yield from ((declared.line, declared.column, message) for message in messages)
-
-    def _registers(self, declared: RegDecl) -> Iterator[Complaint]:
-        if declared.name in RESERVED and declared.count is None:
-            yield declared.line, declared.column, f"a register cannot have the name '{declared.name}'"
-        if declared.count is None:
-            yield from self._twice(declared.line, declared.column, (declared.name,))
-        elif declared.name in self.groups:
-            yield declared.line, declared.column, f"'{declared.name}<{declared.count}>' is declared twice"
-        else:
-            self.groups.add(declared.name)
-            yield from self._twice(declared.line, declared.column, declared.names())
-
-    def label(self, label: Label) -> Iterator[Complaint]:
-        """Whether a label is defined twice."""
-        if label.name in RESERVED:
-            yield label.line, 1, f"a label cannot have the name '{label.name}'"
-        if label.name in self.labels:
-            yield label.line, 1, f"label '{label.name}' is defined twice"
-        self.labels.add(label.name)
-        yield from self._twice(label.line, 1, (label.name,))
-
-    def _twice(self, line: int, column: int, names: tuple[str, ...]) -> Iterator[Complaint]:
-        if again := next((name for name in names if name in self.names and name != "_"), None):
-            yield line, column, f"'{again}' is declared twice in this scope"
-        self.names.update(names)
-
-
-def _entry_problems(variable: Variable, _: Function) -> Iterator[str]:
-    """What is wrong with a variable as a parameter of a kernel."""
-    start = f"parameter '{variable.name}'"
-    if variable.space != "param":
-        yield f"{start}: the parameters of a kernel are .param, got .{variable.space}"
-    elif variable.vector > 1:
-        yield f"{start}: the parameters of a kernel are no vectors"
-    elif variable.dimensions:
-        yield f"{start}: a parameter has one extent, got {len(variable.dimensions)}"
-
-
-def _function_problems(variable: Variable, function: Function) -> Iterator[str]:
-    """What is wrong with a variable as a parameter of a .func, or as what it returns (5.1.6.4, 11.2.2)."""
-    start = f"parameter '{variable.name}'"
-    space, single = variable.space, variable.count is None
-    if space not in ("param", "reg"):
-        yield f"{start}: the parameters of a function are .param or .reg, got .{space}"
-    if variable.pointer:
-        yield f"{start}: {variable.pointer} is for the parameters of kernels"
-    if variable.dimensions:
-        yield f"{start}: a parameter has one extent, got {len(variable.dimensions)}"
-    if (variable.align or 1) > PARAMETER_ALIGNMENT:
-        yield f"{start}: the alignment of a parameter is at most {PARAMETER_ALIGNMENT}, got {variable.align}"
-    if space == "reg" and (not single or variable.type not in REGISTER_BITS):
-        yield f"{start}: a register is of a type of registers, and no array"
-    defined = function.body is not None and single
-    if defined and space == "param" and (variable.vector > 1 or variable.type in OPAQUE_TYPES):
-        yield f"{start}: a parameter in .param is a number or an array of numbers"
-    if defined and variable.type in NARROW_INTEGERS:
-        yield f"{start}: ptxas passes no .{variable.type} to a function, expected .b8, .b16 or a wider type"
 
 
 TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32")
@@ -463,3 +209,262 @@ def _alias_problems(text: str, items: Mapping[str, Item], aliases: dict[str, str
     elif _signature(alias) != _signature(function):
         yield f"'{match[1]}' has other parameters than '{match[2]}'"
     aliases[match[1]] = match[2]
+
+
+# Whether every register, label and symbol that PTX text mentions is declared.
+#
+# Source: PTX ISA 5.4 (Variables), 7 (Functions); labels and declarations of a scope end with it.
+
+BRANCHES = ("bra", "brx")
+LISTS = (".branchtargets", ".calltargets", ".callprototype")
+"""Directives that a label names, for jumps and calls through registers."""
+_SELECTOR = re.compile(r"[bh]\d+")
+
+
+def _parts(declared: RegDecl) -> Iterable[str]:
+    """The registers of a declaration; of vectors, their parts."""
+    if declared.vector == 1:
+        return declared.names()
+    return [f"{name}.{part}" for name in declared.names() for part in "xyzw"[: declared.vector]]
+
+
+def mentioned(operand: Operand) -> Iterator[str]:
+    """The registers of an operand, as spelled."""
+    return (leaf.name for leaf in leaves(operand) if isinstance(leaf, Register))
+
+
+@dataclass
+class Names:
+    """What is declared in a scope and around it: registers with their types, variables and functions, labels."""
+
+    context: TargetContext
+    registers: dict[str, str] = field(default_factory=dict[str, str])
+    variables: dict[str, Variable | None] = field(default_factory=dict[str, "Variable | None"])
+    """Symbols: variables, and functions as None."""
+    labels: frozenset[str] = frozenset()
+    lists: dict[str, tuple[Function, ...] | None] = field(default_factory=dict[str, "tuple[Function, ...] | None"])
+    """Labels of lists and prototypes above, with the functions that calls find there; None of `.branchtargets`."""
+    function: Function | None = None
+    called: set[str] = field(default_factory=set[str])
+    """Parameters that calls above have written."""
+    unread: frozenset[str] = frozenset()
+    """Registers whose declaration could not be read."""
+    unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Special registers that the module's target or version does not have, and why."""
+    here: set[str] = field(default_factory=set[str])
+    groups: set[str] = field(default_factory=set[str])
+    defined: set[str] = field(default_factory=set[str])
+    """What statements above have declared in this scope alone: names, numbered registers, labels."""
+
+    @staticmethod
+    def of(module: Module, context: TargetContext) -> Names:
+        """The names of a module's scope."""
+        names = Names(context, unavailable=unavailable(context.rows, context.version))
+        for item in module.items:
+            if isinstance(item, Function | Variable):
+                names.declare(item)
+        return names
+
+    def inside(self, body: Sequence[Statement], function: Function | None = None) -> Names:
+        """The names of a scope: these, the parameters of a function, and labels; the others are declared one by one."""
+        inner = replace(
+            self,
+            registers=dict(self.registers),
+            variables=dict(self.variables),
+            lists=dict(self.lists),
+            function=function or self.function,
+            called=set() if function else self.called,
+            here=set(),
+            groups=set(),
+            defined=set(),
+        )
+        if function and function.entry:
+            words = {directive.split()[0] for directive in function.directives}
+            lacking = {name: f"needs {need} at its kernel" for name, need in ALLOTTED.items() if need not in words}
+            inner.unavailable = {**lacking, **self.unavailable}
+        for parameter in (*function.parameters, *function.returns) if function else ():
+            if parameter.space == "reg":
+                inner.registers[parameter.name] = parameter.type
+            else:
+                inner.variables[parameter.name] = parameter
+        following = pairwise((*(s for s in body if not isinstance(s, Comment)), None))
+        inner.labels = self.labels | {
+            label.name
+            for label, next_ in following
+            if isinstance(label, Label) and not (isinstance(next_, Directive) and next_.text.startswith(LISTS))
+        }
+        return inner
+
+    def received(self, variable: Variable | None) -> bool:
+        """Whether a variable is a parameter of the function, which it does not write."""
+        return self.function is not None and any(variable is each for each in self.function.parameters)
+
+    def returned(self, variable: Variable | None) -> bool:
+        """Whether a variable is what the function returns, which it does not read."""
+        return self.function is not None and any(variable is each for each in self.function.returns)
+
+    def declare(self, statement: RegDecl | Variable | Function) -> None:
+        """Adds a declaration."""
+        if isinstance(statement, Function):
+            self.variables[statement.name] = None
+        elif isinstance(statement, RegDecl):
+            self.registers.update(dict.fromkeys(_parts(statement), statement.type))
+            if statement.type == UNREAD:
+                self.unread |= frozenset(statement.names())
+        else:
+            self.variables[statement.name] = statement
+
+    def parameters(self, function: Function) -> Iterator[Complaint]:
+        """What is wrong with the parameters and results of a function."""
+        if len(function.returns) > 1:
+            yield function.line, 1, "a function returns at most one value"
+        size = sum(map(size_of, function.parameters)) if function.entry else 0
+        if size > PARAMETER_BYTES:
+            yield function.line, 1, f"the parameters of a kernel have at most {PARAMETER_BYTES} bytes, got {size}"
+        for variable in (*function.returns, *function.parameters):
+            if function.body is not None:  # without one there is no scope in which names could mean two things
+                yield from self._twice(variable.line, variable.column, (variable.name,))
+            messages = parameter_problems(variable, function, self.context)
+            yield from ((variable.line, variable.column, message) for message in messages)
+
+    def declaration(self, declared: RegDecl | Variable) -> Iterator[Complaint]:
+        """Adds a declaration inside a function, and says what is wrong with it."""
+        if isinstance(declared, Variable):
+            yield from self._twice(declared.line, declared.column, (declared.name,))
+            messages: Iterable[str] = variable_problems(declared, self.context, scoped=True)
+            if declared.linking:
+                messages = (*messages, f"variable '{declared.name}': .{declared.linking} stands outside of functions")
+        else:
+            yield from self._registers(declared)
+            messages = self.context.width_problems(declared.type, declared.vector)
+            if declared.type == "pred" and declared.vector > 1:
+                messages = (*messages, "predicates make no vectors")
+        yield from ((declared.line, declared.column, message) for message in messages)
+        self.declare(declared)
+
+    def _registers(self, declared: RegDecl) -> Iterator[Complaint]:
+        if declared.name in RESERVED and declared.count is None:
+            yield declared.line, declared.column, f"a register cannot have the name '{declared.name}'"
+        if declared.count is None:
+            yield from self._twice(declared.line, declared.column, (declared.name,))
+        elif declared.name in self.groups:
+            yield declared.line, declared.column, f"'{declared.name}<{declared.count}>' is declared twice"
+        else:
+            self.groups.add(declared.name)
+            yield from self._twice(declared.line, declared.column, declared.names())
+
+    def label(self, label: Label) -> Iterator[Complaint]:
+        """Whether a label is defined twice."""
+        if label.name in RESERVED:
+            yield label.line, 1, f"a label cannot have the name '{label.name}'"
+        if label.name in self.defined:
+            yield label.line, 1, f"label '{label.name}' is defined twice"
+        self.defined.add(label.name)
+        yield from self._twice(label.line, 1, (label.name,))
+
+    def _twice(self, line: int, column: int, names: tuple[str, ...]) -> Iterator[Complaint]:
+        if again := next((name for name in names if name in self.here and name != "_"), None):
+            yield line, column, f"'{again}' is declared twice in this scope"
+        self.here.update(names)
+
+    def type_of(self, register: Register) -> str | None:
+        """The type of a declared register, or of the register whose part a video instruction selects."""
+        type_ = self.registers.get(register.name)
+        if type_ is None and "." in register.name:
+            name, _, part = register.name.rpartition(".")
+            return self.registers.get(name) if _SELECTOR.fullmatch(part) else None
+        return type_
+
+    def space_of(self, name: str) -> str | None:
+        """The state space of a variable, "function" or "label"; None for an undeclared name."""
+        if name in self.labels or name in self.lists:
+            return "label"
+        if name not in self.variables:
+            return None
+        variable = self.variables[name]
+        if variable is None or variable.type in OPAQUE_TYPES:
+            return "function" if variable is None else variable.type
+        return variable.space.partition("::")[0]
+
+    def unreadable(self, instruction: Instruction) -> bool:
+        """Whether an instruction mentions a register whose declaration could not be read."""
+        return bool(self.unread) and not self.unread.isdisjoint(
+            name.partition(".")[0] for operand in instruction.operands for name in mentioned(operand)
+        )
+
+    def parameter_problem(self, instruction: Instruction) -> str | None:
+        """What is wrong with the use of a `.param` variable: which are read, written, and have an address (5.1.6.4)."""
+        if instruction.is_call:
+            self.called.update(o.name for o in instruction.call.results if isinstance(o, Symbol))
+        at = {"st": 0, "ld": 1, "mov": 1, "cvta": 1}.get(instruction.root)
+        if at is None or len(instruction.operands) <= at:
+            return None
+        place = instruction.operands[at]
+        base = place.base if isinstance(place, Address) else place
+        kernel = self.function is not None and self.function.entry
+        inside = f"{instruction.opcode}." if instruction.root in ("ld", "st") else ""
+        if isinstance(base, Register) and kernel and ".param::func." in inside:
+            return "a kernel has its parameters in .param::entry, expected a .param variable of its body"
+        variable = self.variables.get(base.name) if isinstance(base, Symbol) else None
+        if variable is None or variable.space != "param":
+            return None
+        name, received, returned = variable.name, self.received(variable), self.returned(variable)
+        if instruction.root == "st" and received:
+            return f"the parameter '{name}' is received, it cannot be written"
+        if instruction.root == "ld" and returned:
+            return f"the parameter '{name}' is returned, it cannot be read"
+        if received or returned:
+            other = kernel and ".param::func." in inside
+            return f"'{name}' is a parameter of a kernel, expected a .param variable of its body" if other else None
+        if instruction.root not in ("ld", "st"):
+            return f"'{name}' is an argument or a result of calls, which has no address"
+        if ".param::entry." in inside:
+            return f"expected a parameter of a kernel, got '{name}'"
+        if instruction.root == "ld" and name not in self.called:
+            return f"no call above writes '{name}'"
+        return None
+
+    def missing(self, instruction: Instruction) -> str | None:
+        """A message about the first name in an instruction that is not declared; None if all are."""
+        guard = instruction.guard
+        if guard is not None and guard.register not in self.registers:
+            return f"no .reg declares the guard '{guard.register}'"
+        if guard is not None and (type := self.registers[guard.register]) not in ("pred", UNREAD):
+            return f"expected a predicate as the guard, got a .{type} register"
+        branch = instruction.root in BRANCHES
+        target = instruction.operands[-1] if branch and instruction.operands else None
+        if isinstance(target, Symbol) and (target.name in self.lists or target.name in self.labels):
+            indirect = instruction.root == "brx"
+            table = target.name not in self.labels and self.lists[target.name] is None
+            if not (table if indirect else target.name in self.labels):
+                return f"expected a label {'of .branchtargets' if indirect else 'of a statement'}, got '{target.name}'"
+            if target.offset:
+                return f"expected a label, got '{target.name}+{target.offset}'"
+            return None
+        for operand in instruction.operands:
+            if branch or not self._plain(operand):
+                unknown = (self._unknown(leaf, branch and not isinstance(operand, Address)) for leaf in leaves(operand))
+                if (problem := next(filter(None, unknown), None)) is not None:
+                    return problem
+        return None
+
+    def _plain(self, operand: Operand) -> bool:
+        """Whether an operand is a literal, a declared register, or a vector of these."""
+        kind = type(operand)
+        if kind is Vector:
+            return all(map(self._plain, cast(Vector, operand).items))
+        return kind is Immediate or (kind is Register and cast(Register, operand).name in self.registers)
+
+    def _unknown(self, leaf: Register | Immediate | Symbol, branch: bool) -> str | None:
+        """A message about a name that is not declared."""
+        match leaf:
+            case Register(name) if self.type_of(leaf) is None:
+                if name not in SPECIAL_REGISTERS:
+                    return f"no .reg declares '{name}'"
+                return f"the special register {name} {self.unavailable[name]}" if name in self.unavailable else None
+            case Symbol(name) if branch:
+                return f"there is no label '{name}' here"
+            case Symbol(name) if self.space_of(name) is None and name not in CONSTANTS:
+                return f"'{name}' is not declared"
+            case _:
+                return None

@@ -1,14 +1,17 @@
-"""Checks of directives: those of functions, pragmas, places in source files, sections. Source: PTX ISA 11. Where the
-text leaves it open, what ptxas 13.5 takes."""
+"""Checks of directives and variables by themselves: directives of functions, pragmas, places in source files, sections;
+types, sizes, spaces, initial values. Source: PTX ISA 5 and 11. Where the text leaves it open, what ptxas 13.5 takes."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...isa.row import Version
-from ..text.syntax import Function, directive_numbers, integer
+from ...isa.row import SPECIAL_REGISTERS, VECTORS, Version
+from ..text.operands import ADDRESS_VALUE, MASKED_VALUE, ConstantError, OperandError, elements, evaluate
+from ..text.syntax import Function, Variable, directive_numbers, integer
+from ..types import OPAQUE_TYPES, REGISTER_BITS, SpaceOf
 from ..verifier import TargetContext
 
 UNIFIED = ((8, 0), 90)
@@ -232,3 +235,226 @@ def _section_problems(text: str) -> Iterator[str]:
                     yield f".section: expected a number of {bits} bits for .{type}, got {value}"
             elif bits < 32 or _NAME.fullmatch(value) is None or value[0].isdigit():
                 yield f".section: expected numbers{' or addresses' * (bits >= 32)} for .{type}, got {value or 'none'}"
+
+
+# Is a variable, or a parameter, one that PTX has: its type, its size, its space, its initial values.
+# Source: PTX ISA 5, 7.1, 11.6; where the text leaves it open, what ptxas 13.0.88 takes.
+
+RESERVED = ("_", "%", "$", "WARP_SZ")
+"""What is no name of a variable or a register (4.4, 4.5.3)."""
+OPAQUE_SPACES = ("global", "param")
+PREDEFINED = frozenset((*SPECIAL_REGISTERS, *VECTORS))
+VARIABLE_TYPES = (*(name for name in REGISTER_BITS if name != "pred"), *OPAQUE_TYPES)
+INITIALISED_SPACES = ("global", "const")
+UNINITIALISED_TYPES = ("f16", "f16x2")
+ADDRESS_TYPES = ("u32", "u64")
+"""The types of variables whose initial values may be addresses."""
+ATTRIBUTES = re.compile(r"(\.managed|\.unified\(\w+,\w+\))(,(\.managed|\.unified\(\w+,\w+\)))*", re.ASCII)
+"""What a variable in .global memory may have."""
+OPEN = ((6, 0), 30)
+"""What has parameters of open size."""
+PARAMETER_ALIGNMENT = 128
+"""The largest alignment of a parameter of a .func."""
+NARROW_INTEGERS = ("u8", "s8", "u16", "s16", "pred")
+"""Types of single parameters that ptxas has no place for in its calls; .b8 and .b16 have one."""
+
+
+def size_of(variable: Variable) -> int:
+    """The size of a variable."""
+    bits = REGISTER_BITS.get(variable.type, 64) * variable.vector
+    return bits * (1 if variable.count is None else variable.count) // 8
+
+
+def alignment_of(variable: Variable) -> int:
+    """The alignment of a variable: what its address is a multiple of, in bytes."""
+    return max(variable.align or 1, REGISTER_BITS.get(variable.type, 64) * variable.vector // 8)
+
+
+def variable_problems(
+    variable: Variable, context: TargetContext, function: Function | None = None, *, scoped: bool = False
+) -> Iterator[str]:
+    """What is wrong with a variable, or a parameter of a function, by itself."""
+    start = f"variable '{variable.name}'"
+    space, type = variable.space, variable.type
+    unnamed = function is not None and (function.entry or function.name == "_") and variable.name == "_"
+    predefined = function is None and not scoped and variable.name in PREDEFINED
+    if predefined or (variable.name in RESERVED and not unnamed):
+        yield f"{start}: a variable cannot have this name"
+    if space == "reg":
+        return
+    if type == "pred":
+        yield f"{start}: a predicate is a register, it has no place in .{space} memory"
+        return
+    if type not in VARIABLE_TYPES:
+        yield f"{start}: '.{type}' is no type of variables; expected one of .{', .'.join(VARIABLE_TYPES)}"
+        return
+    if "::" in space:
+        yield f"{start}: expected .{space.partition('::')[0]} in a declaration, got .{space}"
+    if type in OPAQUE_TYPES and space not in OPAQUE_SPACES:
+        yield f"{start}: a .{type} is a .global variable or a parameter, got .{space}"
+    if type in OPAQUE_TYPES and scoped:
+        yield f"{start}: a .{type} stands outside of functions, or is the parameter of a kernel"
+    if type == "samplerref" and "texmode_independent" not in context.targets:
+        yield f"{start}: a .samplerref needs .target texmode_independent"
+    declared = function is not None and function.body is None
+    if space == "param" and type == "f16x2" and variable.count is None and not declared:
+        yield f"{start}: a parameter is no .f16x2"
+    alignment = re.search(r"\.align\s+(\d+)", variable.pointer)
+    if alignment and int(alignment[1]).bit_count() != 1:
+        yield f"{start}: the alignment must be a power of two, got {alignment[1]}"
+    yield from (f"{start}: {message}" for message in context.width_problems(type, variable.vector))
+    if variable.align is not None and variable.align.bit_count() != 1:
+        yield f"{start}: the alignment must be a power of two, got {variable.align}"
+    if variable.linking == "common" and space != "global":
+        yield f"{start}: .common variables are .global, got .{space}"
+    if variable.attribute and not (space == "global" and ATTRIBUTES.fullmatch(variable.attribute)):
+        yield f"{start}: '.attribute({variable.attribute})' is not for a .{space} variable"
+    yield from (f"{start}: {message}" for message in (*_initial(variable), *_open(variable, function, context)))
+
+
+def _initial(variable: Variable) -> Iterator[str]:
+    """What is wrong with an initialiser, or with there being none."""
+    if variable.init is None:
+        return
+    if variable.space not in INITIALISED_SPACES:
+        yield f"a .{variable.space} variable has no initial value"
+    if variable.linking == "extern":
+        yield "an .extern variable has no initial value"
+    if variable.type in UNINITIALISED_TYPES:
+        yield f"a .{variable.type} variable has no initial value"
+        return
+    if variable.type in OPAQUE_TYPES:
+        if _FIELDS.fullmatch(variable.init) is None:
+            yield f"expected the fields of a .{variable.type} as in {{width = 64}}, got {variable.init}"
+        return
+    try:
+        values = [text for _, text in elements(variable)]
+    except OperandError as error:
+        yield str(error)
+        return
+    yield from itertools.islice(filter(None, (_value(text, variable.type) for text in values)), 1)
+
+
+def _value(text: str, type: str) -> str | None:
+    """What is wrong with one number of an initialiser."""
+    floating = type[0] == "f"
+    if text[:2] in ("0f", "0F", "0d", "0D"):
+        return None if floating or type[0] == "b" else f"expected integers as initial values of .{type}, got {text}"
+    if _is_address(text):
+        return None
+    try:
+        value = evaluate(text)
+    except ConstantError as error:
+        return str(error)
+    if isinstance(value, float) == floating or type[0] == "b":
+        return None
+    return f"expected {'floats' if floating else 'integers'} as initial values of .{type}, got {text}"
+
+
+def address_problems(variable: Variable, space_of: SpaceOf) -> Iterator[str]:
+    """What is wrong with addresses among the initial values of a variable. `space_of` gives the state space of each
+    name that was declared before, "function" for functions."""
+    values = (text.strip() for text in re.split(r"[{},]", variable.init or ""))
+    for text in values:
+        address = variable.type not in OPAQUE_TYPES and _is_address(text)
+        if address and (problem := _address(text, variable.type, space_of)):
+            yield f"variable '{variable.name}': {problem}"
+            return
+
+
+def _is_address(text: str) -> bool:
+    """Whether an initial value is written with a name: `x`, `x+8`, `generic(x)`, `0xFF(x)`."""
+    return re.search(r"\w\s*\(|^[A-Za-z_$%]", text) is not None and not text.startswith("WARP_SZ")
+
+
+def _address(text: str, type: str, space_of: SpaceOf) -> str | None:
+    match = MASKED_VALUE.fullmatch(text)
+    constant = match is not None and type[0] in "bus" and _is_constant(match["inner"])
+    types = ("u8", *ADDRESS_TYPES) if match else ADDRESS_TYPES
+    if type not in types and not constant:
+        return f"expected a variable of .{', .'.join(types)} for the address {text}, got .{type}"
+    if match:
+        try:
+            mask = integer(match["mask"])
+        except ValueError:
+            mask = 0
+        if mask not in BYTE_MASKS:
+            return f"expected a mask of one byte such as 0xFF00, got {match['mask']}"
+        if constant:
+            return None
+        text = match["inner"].strip()
+    match = ADDRESS_VALUE.fullmatch(text)
+    if match is None:
+        return f"'{text}' is no address; expected a name, generic(name), or one of them and +4"
+    if (space := space_of(name := match["generic"] or match["name"])) is None:
+        return f"'{name}' is not declared above"
+    if space == "function":
+        alone = not (match["generic"] or match["offset"])
+        return None if alone else f"the address of '{name}', a function, is its name alone"
+    if space not in INITIALISED_SPACES:
+        return f"expected the address of a .global or .const variable, got '{name}', a .{space} variable"
+    try:
+        return None if isinstance(evaluate(match["offset"] or "0"), int) else f"expected a whole offset, got {text}"
+    except ConstantError as error:
+        return str(error)
+
+
+def _is_constant(text: str) -> bool:
+    try:
+        return isinstance(evaluate(text), int)
+    except ConstantError:
+        return False
+
+
+_FIELDS = re.compile(r"\{\s*\w+\s*=\s*\w+\s*(,\s*\w+\s*=\s*\w+\s*)*\}", re.ASCII)
+BYTE_MASKS = frozenset(0xFF << 8 * byte for byte in range(8))
+
+
+def _open(variable: Variable, function: Function | None, context: TargetContext) -> Iterator[str]:
+    """Errors of an open array, which must be `.extern`, initialised, or the last parameter of a function."""
+    if 0 in variable.extents[1:]:
+        yield "only the first extent of an array may be open"
+    if variable.count != 0 or variable.init is not None or variable.linking == "extern":
+        return
+    if function is None or function.entry or all(variable is not last for last in function.parameters[-1:]):
+        yield "an array of open size needs .extern or an initialiser"
+    elif lacking := context.lacks(*OPEN):
+        yield f"an array of open size {lacking}"
+
+
+def parameter_problems(variable: Variable, function: Function, context: TargetContext) -> Iterator[str]:
+    """What is wrong with a parameter of a function, or with what it returns."""
+    yield from variable_problems(variable, context, function)
+    yield from _kernel_parameter(variable) if function.entry else _function_parameter(variable, function)
+
+
+def _kernel_parameter(variable: Variable) -> Iterator[str]:
+    """What is wrong with a variable as a parameter of a kernel."""
+    start = f"parameter '{variable.name}'"
+    if variable.space != "param":
+        yield f"{start}: the parameters of a kernel are .param, got .{variable.space}"
+    elif variable.vector > 1:
+        yield f"{start}: the parameters of a kernel are no vectors"
+    elif variable.dimensions:
+        yield f"{start}: a parameter has one extent, got {len(variable.dimensions)}"
+
+
+def _function_parameter(variable: Variable, function: Function) -> Iterator[str]:
+    """What is wrong with a variable as a parameter of a .func, or as what it returns (5.1.6.4, 11.2.2)."""
+    start = f"parameter '{variable.name}'"
+    space, single = variable.space, variable.count is None
+    if space not in ("param", "reg"):
+        yield f"{start}: the parameters of a function are .param or .reg, got .{space}"
+    if variable.pointer:
+        yield f"{start}: {variable.pointer} is for the parameters of kernels"
+    if variable.dimensions:
+        yield f"{start}: a parameter has one extent, got {len(variable.dimensions)}"
+    if (variable.align or 1) > PARAMETER_ALIGNMENT:
+        yield f"{start}: the alignment of a parameter is at most {PARAMETER_ALIGNMENT}, got {variable.align}"
+    if space == "reg" and (not single or variable.type not in REGISTER_BITS):
+        yield f"{start}: a register is of a type of registers, and no array"
+    defined = function.body is not None and single
+    if defined and space == "param" and (variable.vector > 1 or variable.type in OPAQUE_TYPES):
+        yield f"{start}: a parameter in .param is a number or an array of numbers"
+    if defined and variable.type in NARROW_INTEGERS:
+        yield f"{start}: ptxas passes no .{variable.type} to a function, expected .b8, .b16 or a wider type"

@@ -9,9 +9,8 @@ from ..parser import PtxSyntaxError, read_prototype
 from ..text.syntax import Function, Immediate, Instruction, Operand, Register, Symbol, Variable, listed
 from ..types import ALONE, REGISTER_BITS, compatible
 from ..verifier import TargetContext
-from .declarations import Declarations, alignment_of
-from .directives import directive_problems
-from .names import Names
+from .declarations import Names
+from .directives import alignment_of, directive_problems
 
 CALL_TABLES = ("u8", "u32", "u64")
 """The types of arrays that hold functions to be called."""
@@ -28,7 +27,7 @@ def list_problem(
             prototype = read_prototype(text)
         except PtxSyntaxError as error:
             return error.message, ()
-        problems = [message for *_, message in Declarations(context).parameters(prototype)]
+        problems = [message for *_, message in Names(context).parameters(prototype)]
         problems += [p for text in prototype.directives for p in directive_problems(text, prototype, context)]
         return next(iter(problems), None), (prototype,)
     try:

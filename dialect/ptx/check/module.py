@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import starmap
 from math import gcd
 from typing import Literal
@@ -20,7 +21,6 @@ from ..text.syntax import (
     Directive,
     Function,
     Guard,
-    Immediate,
     Instruction,
     Label,
     Module,
@@ -32,121 +32,14 @@ from ..text.syntax import (
     Variable,
     Vector,
     instructions,
-    leaves,
     ranges,
 )
 from ..types import REGISTER_BITS
 from ..verifier import TargetContext, check
-from .declarations import Declarations, address_problems, module_problems, version_notes
-from .directives import directive_problems, text_problems
+from .declarations import LISTS, Names, module_problems, version_notes
+from .directives import address_problems, directive_problems, text_problems
 from .functions import call_problem, list_problem
-from .names import LISTS, Names, SymbolicValue, Values, written
-
-# What ptxas repairs or ignores without an error: text that is no fault to it, and does not do what it says.
-#
-# It waits where products of a warpgroup have no fence or no wait, counts no more than seven groups to wait for, and
-# drops `setmaxnreg` where nothing says how many registers a thread has at entry. Only what stands in one straight
-# piece of text is looked at: from a label on, all may have been done. Source: PTX ISA 9.7.15.7, 9.7.19.5; ptxas 13.0
-# (C7508, C7514, C7517, C7519).
-
-MAX_GROUPS = 7
-"""Groups of products that a wait can leave pending."""
-
-_REPAIRED = ("wgmma", "setmaxnreg")
-"""Only functions with such instructions are."""
-
-Note = tuple[Instruction, str]
-
-
-def repairs(function: Function) -> Iterator[Note]:
-    """Notes on statements of a function that ptxas assembles differently from the text, in the order of the text."""
-    body = function.body or ()
-    if any(instruction.root in _REPAIRED for instruction in instructions(body)):
-        yield from _Walk(_knows_registers(function)).body(body)
-
-
-def _knows_registers(function: Function) -> bool:
-    names = {directive.split()[0] for directive in function.directives}
-    return ".maxnreg" in names or (".minnctapersm" in names and bool(names & {".reqntid", ".maxntid"}))
-
-
-class _Walk:
-    """The state at a place: whether there was a fence, the registers used since, and the products in flight."""
-
-    def __init__(self, knows_registers: bool) -> None:
-        self.knows_registers = knows_registers
-        self.fenced = False
-        self.touched: dict[str, int] = {}
-        self.in_flight: dict[str, tuple[int, int]] = {}
-        """By register, the line of the product, and how many groups were committed before it."""
-        self.groups = 0
-
-    def body(self, body: Sequence[Statement]) -> Iterator[Note]:
-        for statement in body:
-            match statement:
-                case Instruction():
-                    yield from ((statement, text) for text in self._instruction(statement))
-                case Scope():
-                    yield from self.body(statement.body)
-                case Label():
-                    self.touched, self.in_flight = {}, {}
-                case _:
-                    pass
-
-    def _instruction(self, instruction: Instruction) -> Iterator[str]:
-        name = traits(instruction.opcode).name
-        if instruction.root == "setmaxnreg" and not self.knows_registers:
-            yield (
-                "ptxas drops it: neither .maxnreg nor .minnctapersm with the number of threads says how many registers "
-                "a thread has at entry"
-            )
-        match name:
-            case "wgmma.fence":
-                self.fenced, self.touched = True, {}
-            case "wgmma.commit_group":
-                self.groups += 1
-            case "wgmma.wait_group":
-                yield from self._wait(instruction)
-            case "wgmma.mma_async":
-                yield from self._product(instruction)
-            case _:
-                yield from self._other(instruction)
-
-    def _wait(self, instruction: Instruction) -> Iterator[str]:
-        count = next((int(o.value) for o in instruction.operands if isinstance(o, Immediate)), 0)
-        last = self.groups - min(count, MAX_GROUPS)
-        self.in_flight = {name: group for name, group in self.in_flight.items() if group[1] >= last}
-        if count > MAX_GROUPS:
-            yield f"ptxas waits as for {MAX_GROUPS}: no more groups can be left pending, got {count}"
-
-    def _product(self, instruction: Instruction) -> Iterator[str]:
-        names = _registers(instruction)
-        if not self.fenced:
-            yield "ptxas puts a wgmma.fence before it: there is none in front of the first product"
-        elif touched := next((name for name in names if name in self.touched), None):
-            yield (
-                f"ptxas puts a wgmma.fence before it: line {self.touched[touched]} writes {touched}, and there is none "
-                f"behind that"
-            )
-        self.touched = {}
-        self.fenced = True
-        self.in_flight.update(dict.fromkeys(names, (instruction.line, self.groups)))
-
-    def _other(self, instruction: Instruction) -> Iterator[str]:
-        used = [leaf.name for operand in instruction.operands for leaf in leaves(operand) if isinstance(leaf, Register)]
-        early = next((name for name in used if name in self.in_flight), None)
-        if early is not None:
-            line = self.in_flight[early][0]
-            yield f"ptxas waits before it: {early} belongs to the product at line {line}, which is not waited for"
-            self.in_flight = {}
-        self.touched.update(dict.fromkeys(written(instruction), instruction.line))
-
-
-def _registers(instruction: Instruction) -> list[str]:
-    """The registers of a product that are in flight: accumulators and fragments of A."""
-    vectors = [operand for operand in instruction.operands[:2] if isinstance(operand, Vector)]
-    return [item.name for vector in vectors for item in vector.items if isinstance(item, Register)]
-
+from .registers import REPAIRED, Repairs, SymbolicValue, Values
 
 # Instructions that are legal by themselves and wrong where they stand, as far as that can be proved.
 #
@@ -163,10 +56,15 @@ LEAVES = ("bra", "ret", "exit")
 class Uses:
     """Checks the instructions of one function in the order of its text."""
 
-    def __init__(self, values: Values) -> None:
-        self.values = values
+    def __init__(self, function: Function) -> None:
+        self.function = function
         self._gone: str | None = None
         self._group: tuple[str, int] | None = None
+
+    @cached_property
+    def values(self) -> Values:
+        """What the registers of the function hold."""
+        return Values(self.function)
 
     def label(self) -> None:
         """A label, which lanes may reach from elsewhere."""
@@ -314,20 +212,20 @@ class Checker:
         """Notes: statements that are no errors, and statements that ptxas assembles differently from the text."""
         yield from starmap(Diagnostic, version_notes(self.module))
         for item in self.module.items:
-            for instruction, text in repairs(item) if isinstance(item, Function) else ():
-                yield Diagnostic(instruction.line, instruction.column, f"{instruction.opcode}: {text}")
+            if isinstance(item, Function) and any(i.root in REPAIRED for i in instructions(item.body or ())):
+                for instruction, text in Repairs(item).notes():
+                    yield Diagnostic(instruction.line, instruction.column, f"{instruction.opcode}: {text}")
 
     def function(self, function: Function) -> Iterator[Diagnostic]:
         """The errors of one function."""
-        declared = Declarations(self.context)
         self._places: set[str] = set()
-        yield from starmap(Diagnostic, declared.parameters(function))
+        inside = self._names.inside(function.body or (), function)
+        yield from starmap(Diagnostic, inside.parameters(function))
         for text in function.directives:
             messages = directive_problems(text, function, self.context)
             yield from (Diagnostic(function.line, 1, message) for message in messages)
         if function.body is not None:
-            inside = self._names.inside(function.body, function)
-            yield from self._body(function.body, inside, Uses(Values(function)) if self.uses else None, declared)
+            yield from self._body(function.body, inside, Uses(function) if self.uses else None)
 
     def kernel(self, function: Function) -> Iterator[Diagnostic]:
         """What is wrong with a kernel and the functions that it calls by name."""
@@ -342,9 +240,7 @@ class Checker:
         for item in reached.values():
             yield from self.function(item)
 
-    def _body(
-        self, body: Sequence[Statement], names: Names, uses: Uses | None, declared: Declarations
-    ) -> Iterator[Diagnostic]:
+    def _body(self, body: Sequence[Statement], names: Names, uses: Uses | None) -> Iterator[Diagnostic]:
         before: Statement | None = None
         for statement in body:
             match statement:
@@ -352,19 +248,17 @@ class Checker:
                     for message in self._problems(statement, names, uses):
                         yield Diagnostic(statement.line, statement.column, message)
                 case RegDecl() | Variable():
-                    yield from starmap(Diagnostic, declared.declaration(statement))
-                    names.declare(statement)
+                    yield from starmap(Diagnostic, names.declaration(statement))
                     if isinstance(statement, Variable):
                         for message in address_problems(statement, names.space_of):
                             yield Diagnostic(statement.line, statement.column, message)
                 case Scope():
-                    inner = Declarations(self.context)
-                    yield from self._body(statement.body, names.inside(statement.body), uses, inner)
+                    yield from self._body(statement.body, names.inside(statement.body), uses)
                 case Directive():
                     for message in self._directive(statement, before, names):
                         yield Diagnostic(statement.line, 1, message)
                 case Label():
-                    yield from starmap(Diagnostic, declared.label(statement))
+                    yield from starmap(Diagnostic, names.label(statement))
                     if uses is not None:
                         uses.label()
                 case _:
