@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from .base.launch import Problem
     from .interp.watch.report import LaunchReport
     from .interp.watch.timeline import LaunchTrace, TraceEvent
-    from .kernel.check import check_ptx
-    from .kernel.compile import compile, fastest, load_kernels
+    from .kernel.compile import check_ptx, compile, fastest, load_kernels, load_ptx
     from .kernel.kernel import Kernel
-    from .kernel.module import PtxModule, load_ptx
+    from .kernel.module import PtxModule
     from .lookup.explain import explain
     from .oracle.answers import JudgeFinding
     from .oracle.candidate import Launching

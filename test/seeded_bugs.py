@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warploom.runtime import compile
+from warploom.runtime import compile, load_ptx
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine.memory import Finding
-from warploom.runtime.kernel.module import load_ptx
 
 Array = NDArray[Any]
 KERNELS = Path(__file__).parent / "data" / "kernels"

@@ -374,20 +374,6 @@ def is_ptx(path: str | Path, text: str) -> bool:
     return begins_as_ptx(text) if str(path) == STDIN else Path(path).suffix == ".ptx"
 
 
-def text_or_file(source: str | os.PathLike[str], suffix: str, unnamed: str) -> tuple[str, str]:
-    """The text, and its name in messages. `source` is the text itself or the path of its file.
-
-    A string is a path if it is one line that ends in `suffix` or names a file or folder. Raises ArgumentError for
-    anything else than text and paths; WarploomError, naming the file, if it cannot be read or is no text.
-    """
-    if not isinstance(cast("object", source), str | os.PathLike):
-        what = f"the text or the path of a {suffix} file"
-        raise ArgumentError(f"expected {what}, got {type(source).__name__}")
-    if isinstance(source, str) and ("\n" in source or not (source.endswith(suffix) or os.path.exists(source))):
-        return source, unnamed
-    return read_source(Path(source)), str(Path(source))
-
-
 def known_target(name: str, option: str = "") -> Target:
     """The row of a target, which an option may have named. Raises ArgumentError naming the option and the known
     targets."""

@@ -134,15 +134,21 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from ..kernel.check import check_runnable, check_text
+    from ...dialect.isa.row import UnknownTargetError
+    from ...dialect.ptx.check.module import check_text
 
     text = read_source(args.file)
-    checked = check_text(text, args.target, args.file)
+    try:
+        checked = check_text(text, args.target, args.file)
+    except UnknownTargetError as error:
+        raise WarploomError(str(error)) from error
     diagnostics = list(checked.diagnostics)
     if args.runnable:
         wrong = {(d.line, d.column) for d in diagnostics}
-        refused = check_runnable(text, args.target, args.file)
-        diagnostics = sorted([*diagnostics, *(d for d in refused if (d.line, d.column) not in wrong)])
+        from ..interp.program import refused
+
+        others = (d for d in refused(text, args.file, args.target) if (d.line, d.column) not in wrong)
+        diagnostics = sorted([*diagnostics, *others])
     for diagnostic in (*diagnostics, *checked.notes):
         print(diagnostic.show(args.file))
     return 1 if diagnostics else 0

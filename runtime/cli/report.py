@@ -15,12 +15,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
+from ...dialect.ptx.check.registers import UnroundedSum
 from ..base.launch import Launch
 from ..base.launch import Progress as OnProgress
 from ..cuda.driver import LoadedKernel
 from ..cuda.ptxas import Resources
 from ..interp.watch.report import GlobalAccess, LaunchReport, SharedAccess, total
-from ..kernel.check import UnroundedSum
 from ..kernel.kernel import Kernel
 from ..reference.functions import Comparison
 

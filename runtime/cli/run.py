@@ -16,6 +16,7 @@ import numpy as np
 from xdsl.dialects import func
 
 from ...dialect.isa.row import NAMED
+from ...dialect.ptx.check.registers import contractions
 from ...passes.pipeline import DEFAULT_TARGET
 from ...passes.start import versions
 from ..arguments.arrays import element_of
@@ -26,7 +27,6 @@ from ..cuda import ptxas
 from ..interp.machine.memory import InterpreterError, WarpOrder
 from ..interp.watch.checks import ALL_ORDERS
 from ..interp.watch.timeline import LaunchTrace, chrome_trace, trace_svg
-from ..kernel.check import contractions
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import chosen, kernels, parse
 from ..kernel.module import LaunchPlace, PtxModule, choose_place, kernel_name

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from .machine.memory import (
     static_addresses,
 )
 from .machine.state import WORKSPACE, WORKSPACE_BYTES, State, align
+
+if TYPE_CHECKING:
+    from ...dialect.ptx.check.module import Diagnostic
 
 IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024
@@ -178,12 +181,21 @@ def load(module: Module, name: str = "<ptx>", arch: str | None = None) -> Progra
     return program
 
 
-def refused(module: Module, name: str = "<ptx>", arch: str | None = None) -> list[Finding]:
-    """What of the kernels of a module, and of the functions they call, cannot be run: each statement once. Raises
-    InterpreterError for a target that is none."""
+def refused(text: str, name: str = "<ptx>", arch: str | None = None) -> list[Diagnostic]:
+    """What of the kernels in PTX text, and of the functions they call, cannot be run: each statement once, in the order
+    of the file. Statements that cannot be read are omitted. Raises InterpreterError for a target that is none."""
+    from ...dialect.ptx.check.module import Diagnostic
+    from ...dialect.ptx.parser import read_ptx
+
+    module, _ = read_ptx(text, name)
+    if module is None:
+        return []
     program = Program(module, name, arch)
     findings = [finding for kernel in program.kernels for finding in program.refused(kernel)]
-    return list({(f.line, f.column, f.message): f for f in reversed(findings)}.values())[::-1]
+    first = {(f.line, f.column, f.message): f for f in reversed(findings)}.values()
+    return sorted(
+        Diagnostic(f.line, f.column, f"cannot be interpreted: {f.message} (kernel {f.kernel})", f.source) for f in first
+    )
 
 
 class Program:

@@ -1,4 +1,4 @@
-"""Compiling MLIR: text, a file or a module becomes a kernel."""
+"""What takes the text of a program, or its file: MLIR is compiled, PTX loaded or checked."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...passes.source import REMARKS, long_lived, paused, read_once, read_text
 from ..base.cache import kept, key_of
-from ..base.errors import ArgumentError, CompileError
-from ..base.launch import dim3, text_or_file
-from .kernel import Kernel, OnPhase, ScheduleOption
+from ..base.errors import ArgumentError, CompileError, WarploomError
+from ..base.launch import dim3, read_source
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ...dialect.ptx.check.module import Diagnostic
     from ...passes.strategy.handle import Handle
+    from .kernel import Kernel, OnPhase, ScheduleOption
     from .lowering import StrategyText
     from .module import PtxModule
 
     Strategies: TypeAlias = str | os.PathLike[str] | ModuleOp | Callable[[Handle], None]
 
-SUFFIX = ".mlir"
+SUFFIX, PTX_SUFFIX = ".mlir", ".ptx"
 
-UNNAMED = "<mlir>"
+UNNAMED, UNNAMED_PTX = "<mlir>", "<ptx>"
 """What messages call text that is in no file."""
 
 
@@ -183,3 +184,55 @@ def _module(module: ModuleOp) -> ModuleOp:
     if not isinstance(cast("object", module), ModuleOp):
         raise ArgumentError(f"expected MLIR text, the path of a file, or a module of xDSL, got {type(module).__name__}")
     return module
+
+
+def load_ptx(text: str | os.PathLike[str], name: str | None = None) -> PtxModule:
+    """Load PTX from any compiler, to launch its kernels. `text` is the PTX itself, or the path of a file: a `Path`, or
+    one line that ends in .ptx or names a file. `name` is what error messages call it.
+
+    Raises:
+        WarploomError: with file, line and column, if the text is not PTX, or if there is no such file.
+    """
+    from .module import PtxModule
+
+    text, where = text_or_file(text, PTX_SUFFIX, UNNAMED_PTX)
+    return PtxModule(text, name or where)
+
+
+def check_ptx(text: str | os.PathLike[str], target: str | None = None, name: str | None = None) -> list[Diagnostic]:
+    """Check PTX text, and return its errors in the order of the file.
+
+    The check finds:
+
+    - statements that cannot be parsed, and invalid headers and declarations;
+    - instructions that do not exist, or that the target does not have;
+    - operands that do not fit, or are not declared;
+    - instructions that cannot be right at their position.
+
+    `text` and `name` are those of `load_ptx`. `target` replaces the file's own `.target`.
+
+    Raises:
+        WarploomError: for an unknown `target`, or if there is no such file.
+    """
+    from ...dialect.isa.row import UnknownTargetError
+    from ...dialect.ptx.check.module import check_text
+
+    text, where = text_or_file(text, PTX_SUFFIX, UNNAMED_PTX)
+    try:
+        return check_text(text, target, name or where).diagnostics
+    except UnknownTargetError as error:
+        raise WarploomError(str(error)) from error
+
+
+def text_or_file(source: str | os.PathLike[str], suffix: str, unnamed: str) -> tuple[str, str]:
+    """The text, and its name in messages. `source` is the text itself or the path of its file.
+
+    A string is a path if it is one line that ends in `suffix` or names a file or folder. Raises ArgumentError for
+    anything else than text and paths; WarploomError, naming the file, if it cannot be read or is no text.
+    """
+    if not isinstance(cast("object", source), str | os.PathLike):
+        what = f"the text or the path of a {suffix} file"
+        raise ArgumentError(f"expected {what}, got {type(source).__name__}")
+    if isinstance(source, str) and ("\n" in source or not (source.endswith(suffix) or os.path.exists(source))):
+        return source, unnamed
+    return read_source(Path(source)), str(Path(source))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
 from ...dialect.ptx.instructions import traits
@@ -35,7 +34,6 @@ from ..base.launch import (
     Progress,
     Shifted,
     dim3,
-    text_or_file,
 )
 
 if TYPE_CHECKING:
@@ -411,15 +409,4 @@ def kernel_name(module: PtxModule, name: str | None, option: str) -> str:
     return name or next(iter(module.kernels))
 
 
-def load_ptx(text: str | PathLike[str], name: str | None = None) -> PtxModule:
-    """Load PTX from any compiler, to launch its kernels. `text` is the PTX itself, or the path of a file: a `Path`, or
-    one line that ends in .ptx or names a file. `name` is what error messages call it.
-
-    Raises:
-        WarploomError: with file, line and column, if the text is not PTX, or if there is no such file.
-    """
-    text, where = text_or_file(text, ".ptx", "<ptx>")
-    return PtxModule(text, name or where)
-
-
-__all__ = ["Checks", "LaunchPlace", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]
+__all__ = ["Checks", "LaunchPlace", "Progress", "PtxModule", "Scalar", "choose_place"]

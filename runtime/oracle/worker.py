@@ -486,7 +486,7 @@ class Touched(Observer):
 
 
 def _statically(candidate: Candidate) -> list[JudgeFinding]:
-    from ..kernel.check import check_text
+    from ...dialect.ptx.check.module import check_text
 
     wrong = check_text(candidate.ptx, None, candidate.file).diagnostics
     diagnostics = [

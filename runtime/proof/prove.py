@@ -14,9 +14,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..arguments.launch_values import LaunchValue
 from ..base.errors import ArgumentError
-from ..base.launch import Options, Plan, Signature, text_or_file
+from ..base.launch import Options, Plan, Signature
 from ..interp.machine.kernel import Observer
 from ..kernel.binding import launch_values
+from ..kernel.compile import SUFFIX, UNNAMED, text_or_file
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import chosen, parse, signature_of
 from ..kernel.module import LaunchPlace, PtxModule, may_write
@@ -107,9 +108,9 @@ def prove(
     if isinstance(against, KernelLaunch):
         return _between(kernel, against, arrays or {}, (seed, explain), max_steps)
     if isinstance(against, ModuleOp):
-        module, file = against.clone(), "<mlir>"
+        module, file = against.clone(), UNNAMED
     else:
-        text, file = text_or_file(against, ".mlir", "<mlir>")
+        text, file = text_or_file(against, SUFFIX, UNNAMED)
         module = parse(text, file)
     meant = chosen(module, function or (kernel.function.name if isinstance(kernel, Kernel) else None))
     signature = signature_of(meant)

@@ -25,9 +25,9 @@ from corpus.store import ARCHIVE, Store
 from refused import reason
 from verdicts import UnavailableError, arch_for, ptxas, publish, require_ptxas, unjudged
 
+from warploom.dialect.ptx.check.module import check_text
 from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.types import REGISTER_BITS
-from warploom.runtime.kernel.check import check_text
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "test" / "data"

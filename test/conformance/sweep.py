@@ -38,9 +38,9 @@ from ptx_rows import operand as fitting
 from refused import fault, reason
 
 from warploom.dialect.isa.row import NEWEST, TARGETS, Target, Version
+from warploom.dialect.ptx.check.module import check_text
 from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.types import REGISTER_BITS
-from warploom.runtime.kernel.check import check_text
 
 LOWEST = TARGETS["sm_75"]
 CHUNK = 100

@@ -17,7 +17,7 @@ from samples import FULL
 from test_ptx_rows import PTXAS
 from verdicts import ptxas
 
-from warploom.runtime.kernel.check import check_text
+from warploom.dialect.ptx.check.module import check_text
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
 

@@ -20,7 +20,7 @@ from typing import NoReturn
 from assembler import CURRENT, PTXAS
 from refused import DEVIATES, fault, reason
 
-from warploom.runtime.kernel.check import check_text
+from warploom.dialect.ptx.check.module import check_text
 
 OLDEST = 75
 """The oldest GPU that ptxas makes code for; it checks PTX for older ones too."""

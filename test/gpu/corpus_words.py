@@ -23,9 +23,9 @@ from corpus.cases import CASES
 from corpus.harness import arguments, arrays, launch, load
 from corpus.store import ARCHIVE, PACKED, Store
 
+from warploom.dialect.ptx.check.registers import contractions
 from warploom.runtime import DeviceUnavailableError, WarploomError
 from warploom.runtime.cuda.driver import call, gpu
-from warploom.runtime.kernel.check import contractions
 from warploom.runtime.kernel.module import PtxModule
 
 STACK = 32 << 10

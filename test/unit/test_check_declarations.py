@@ -10,10 +10,10 @@ import pytest
 from expected_diagnostics import expect, messages
 
 from warploom.dialect.isa.row import NEWEST, TARGETS, UnknownTargetError, named
+from warploom.dialect.ptx.check.module import check_text
 from warploom.passes import opt
 from warploom.runtime import WarploomError, check_ptx, load_ptx
 from warploom.runtime.cli import command
-from warploom.runtime.kernel.check import check_text
 
 
 def module(top: str = "", body: str = "", version: str = "9.0", target: str = "sm_90a") -> str:

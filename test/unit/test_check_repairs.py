@@ -9,9 +9,9 @@ import pytest
 from repaired import KERNEL, REPAIRED, WAIT
 from seeded_bugs import edited
 
+from warploom.dialect.ptx.check.module import check_text
 from warploom.runtime import check_ptx
 from warploom.runtime.cli.command import main
-from warploom.runtime.kernel.check import check_text
 
 
 def notes(text: str) -> list[tuple[int, str]]:

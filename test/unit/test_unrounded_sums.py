@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from warploom.dialect.ptx.check.registers import UnroundedSum, contractions
 from warploom.runtime import load_ptx
 from warploom.runtime.cli.command import main
-from warploom.runtime.kernel.check import UnroundedSum, contractions
 
 KERNEL = """.version 8.0
 .target sm_80

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import starmap
 from math import gcd
@@ -14,8 +14,11 @@ from typing import Literal
 from ...isa import wmma
 from ...isa.form import Form, ProductForm
 from ...isa.matrix_moves import LoadMatrix, StoreMatrix
+from ...isa.row import named
 from ...isa.wmma import WmmaMove
 from ..instructions import Traits, traits
+from ..parser import read_ptx
+from ..text.source_lines import SourceLines
 from ..text.syntax import (
     Address,
     Directive,
@@ -317,3 +320,32 @@ def first_problem(module: Module) -> Diagnostic | None:
     return min(
         Checker(module, TargetContext(module.version, module.targets, module.address_size)).problems(), default=None
     )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result of a check. `notes` tell what ptxas does otherwise, and of a version newer than the rows."""
+
+    diagnostics: list[Diagnostic]
+    notes: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+
+def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Checked:
+    """What is wrong with PTX text. `target` replaces the file's own `.target`; `name` is what messages call the file.
+    Raises UnknownTargetError for a target that there is not."""
+    if target is not None:
+        named(target)
+    module, errors = read_ptx(text, name)
+    diagnostics = [Diagnostic(error.line, error.column, error.message) for error in errors]
+    if module is None:
+        return Checked(diagnostics)
+    checker = Checker(
+        module, TargetContext(module.version, (target,) if target else module.targets, module.address_size)
+    )
+    diagnostics.extend(checker.problems())
+    diagnostics.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
+    notes = sorted(replace(note, severity="note") for note in checker.notes())
+    if not (diagnostics or notes):
+        return Checked([])
+    lines = SourceLines(module)
+    return Checked(*([replace(d, source=lines.note_at(d.line)) for d in some] for some in (diagnostics, notes)))

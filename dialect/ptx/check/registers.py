@@ -1,4 +1,5 @@
-"""What the text of a function says of its registers: the values that they provably hold, and the products in flight."""
+"""What the text of a function says of its registers: the values that they provably hold, products in flight, products
+that a sum adds."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from ..text.syntax import (
     Immediate,
     Instruction,
     Label,
+    Module,
     Not,
     Operand,
     Register,
@@ -294,3 +296,44 @@ def _registers(instruction: Instruction) -> list[str]:
     """The registers of a product that are in flight: accumulators and fragments of A."""
     vectors = [operand for operand in instruction.operands[:2] if isinstance(operand, Vector)]
     return [item.name for vector in vectors for item in vector.items if isinstance(item, Register)]
+
+
+# Sums of products that ptxas may turn into one multiply-add: neither instruction says how it rounds.
+#
+# Source: PTX ISA 9.7.3 (floating-point instructions, rounding modifiers). The interpreter rounds twice, as written.
+
+
+@dataclass(frozen=True)
+class UnroundedSum:
+    """A sum at a place, and the line of the product that it adds."""
+
+    line: int
+    column: int
+    product: int
+
+
+def contractions(module: Module, kernel: str) -> tuple[UnroundedSum, ...]:
+    """The sums of a kernel and its module's functions that a GPU may fuse with a product, in the text's order."""
+    functions = (f for f in module.items if isinstance(f, Function) and (not f.entry or f.name == kernel))
+    return tuple(sum_ for function in functions for sum_ in _in_function(list(instructions(function.body or ()))))
+
+
+def _in_function(body: Sequence[Instruction]) -> Iterator[UnroundedSum]:
+    products: dict[tuple[str, str], int] = {}
+    for instruction in body:
+        type = _unrounded(instruction, ("mul",))
+        target = instruction.operands[0] if instruction.operands else None
+        if type and isinstance(target, Register):
+            products[type, target.name] = instruction.line
+    for instruction in body:
+        type = _unrounded(instruction, ("add", "sub"))
+        names = [o.name for o in instruction.operands[1:] if isinstance(o, Register)]
+        product = next((products[type, name] for name in names if (type, name) in products), None)
+        if product is not None:
+            yield UnroundedSum(instruction.line, instruction.column, product)
+
+
+def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:
+    """The type of an instruction with one of these roots and without a rounding; "" for any other."""
+    bound = traits(instruction.opcode).bindings if instruction.root in roots else {}
+    return "" if bound.get("ROUND", "rn") else bound["T"]
