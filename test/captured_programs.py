@@ -16,7 +16,7 @@ from captured_scalars import OF_WARPS, Statement, from_word, statements, to_word
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.row import CONSTANT, SCALAR, Slot, target
-from warploom.dialect.ptx.types import bits_of
+from warploom.dialect.ptx.text.syntax import bits_of
 
 THREADS = 128
 REGISTERS = {"pred": ("p", 4), "b16": ("h", 6), "b32": ("r", 10), "b64": ("q", 5)}

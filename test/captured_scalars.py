@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from warploom.dialect.isa.row import ADDRESS, CONSTANT, SCALAR, VECTOR, Slot, Target, Version
 from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.rows.grammar import PatternRow
-from warploom.dialect.ptx.types import bits_of
+from warploom.dialect.ptx.text.syntax import bits_of
 from warploom.runtime.interp.machine.decode import REFUSED
 
 COUNT = 128

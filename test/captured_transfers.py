@@ -21,7 +21,7 @@ from warploom.dialect.isa import matrix_moves
 from warploom.dialect.isa.row import CONSTANT, SCALAR, VECTOR, Slot, Version, target
 from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.rows.grammar import PatternRow
-from warploom.dialect.ptx.types import bits_of
+from warploom.dialect.ptx.text.syntax import bits_of
 
 CTAS, THREADS = 2, 128
 SLOT = 16

@@ -9,7 +9,7 @@ from random import Random
 from warploom.dialect.isa.row import ADDRESS, CONSTANT, DISCARDED, LABEL, TENSOR, TEXTURE, VECTOR, Slot
 from warploom.dialect.ptx.instructions import FAMILIES
 from warploom.dialect.ptx.rows.grammar import NAME_PARTS, PatternRow
-from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS
+from warploom.dialect.ptx.text.syntax import PACKED_BITS, REGISTER_BITS
 from warploom.dialect.ptx.verifier import replacing
 
 BY_SPELLING = {form.spelling: form for forms in FAMILIES.values() for form in forms()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 # GPU targets: what `.target` may say, from which PTX version, and what an SM of it holds.
@@ -167,6 +167,13 @@ def _row(name: str, targets: Mapping[str, Target]) -> Target:
         return row
     hint = "" if re.fullmatch(r"sm_\d+[af]?", str(name)) else " (a target is written like sm_90a)"
     raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(targets)}")
+
+
+@lru_cache(256)
+def rows_of(names: tuple[str, ...]) -> tuple[Target, ...]:
+    """The rows of the targets of a module. A target without a row has only its number and suffix."""
+    matches = [(name, re.fullmatch(r"sm_(\d+)([af]?)", name)) for name in names]
+    return tuple(NAMED.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in matches if m)
 
 
 _LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 1, 6: 5, 7: 8, 8: 8}

@@ -19,9 +19,8 @@ from xdsl.utils.mlir_lexer import PunctuationSpelling
 from ..isa.row import PREDICATE, SPECIAL_REGISTERS, TENSOR, VARYING, Row, Target, Version
 from ..mlir.words import irdl_op_definition
 from .instructions import find
-from .text.operands import OperandError, OperandReader
-from .text.syntax import Operand, Register, leaves, root_of
-from .types import REGISTER_BITS, bits_of
+from .text.reader import OperandError, OperandReader
+from .text.syntax import REGISTER_BITS, Operand, Register, bits_of, leaves, root_of
 from .verifier import TargetContext, TypeOf, check, fitting, type_of_result, unknown
 
 # What the table says of an instruction before it is made: is it legal, since when, what does it set.

@@ -30,8 +30,8 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.upstream import BodyText
 from ..mlir.words import irdl_op_definition
 from .instruction import InstOp, RegisterType
+from .text.reader import MAX_REGISTERS, DeclarationReader
 from .text.syntax import PtxSyntaxError, Variable
-from .types import MAX_REGISTERS, DeclarationReader
 
 
 @irdl_attr_definition

@@ -11,8 +11,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from ..isa.row import exists
-from .text.operands import IDENTIFIER, OperandError, OperandReader
+from .text.reader import ATTRIBUTE, VARIABLE, DeclarationReader, OperandError, OperandReader, constant
 from .text.syntax import (
+    IDENTIFIER,
+    REGISTER_BITS,
     Comment,
     Directive,
     Function,
@@ -30,7 +32,6 @@ from .text.syntax import (
     Variable,
     root_of,
 )
-from .types import ATTRIBUTE, REGISTER_BITS, VARIABLE, DeclarationReader
 
 
 def parse_ptx(text: str, name: str = "<ptx>") -> Module:
@@ -105,6 +106,7 @@ _BETWEEN = re.compile(
 )
 """A directive between the header of a function and its body, or a comment there."""
 _LINE_COMMENT = re.compile(r"//[^\n]*")
+_ELEMENT = re.compile(rf"(?P<name>{IDENTIFIER})\s*\[(?P<index>[^\[\]]*)\]", re.ASCII)
 _BY_INDEX = {"ld": True, "ldu": True, "st": True, "mov": False, "cvta": False}
 """Instructions that take an element of an array, by its index; whether they access it. Source: PTX ISA 6.4.2."""
 
@@ -365,10 +367,28 @@ class _Parser(DeclarationReader):
         except OperandError:
             if root not in _BY_INDEX or "[" not in text:
                 raise
-            plain = self.reader.without_indices(text, self.arrays, accessed=_BY_INDEX[root])
+            plain = _without_indices(text, self.arrays, accessed=_BY_INDEX[root])
             if plain == text:
                 raise
             return read(plain)
+
+
+def _without_indices(text: str, arrays: Mapping[str, int], *, accessed: bool) -> str:
+    """The text with elements of arrays as addresses: `[g+8]` for `g[2]` where memory is `accessed`, else `g+8`.
+    `arrays` have the bytes of an element, in arrays of vectors of a part. Source: PTX ISA 6.4.2. Raises OperandError if
+    the name is of no array, or the index is no constant."""
+
+    def address(match: re.Match[str]) -> str:
+        name, index = match["name"], match["index"]
+        if name not in arrays:
+            raise OperandError(f"'{match[0]}': no array '{name}' is declared")
+        number = constant(index, f"'{match[0]}': expected a constant index; compute the address, as in [%rd1+4]")
+        if isinstance(number, float):
+            raise OperandError(f"'{match[0]}': expected an integer as index")
+        place = f"{name}+{arrays[name] * number}" if number else name
+        return f"[{place}]" if accessed else place
+
+    return _ELEMENT.sub(address, text)
 
 
 def _branching_to(labels: Collection[str], body: Sequence[Statement]) -> tuple[Statement, ...]:

@@ -18,8 +18,7 @@ from ..mlir.upstream import line_of
 from . import ops as ptx
 from .instruction import InstOp
 from .text import syntax
-from .text.operands import operand_text
-from .text.syntax import PtxSyntaxError
+from .text.syntax import PtxSyntaxError, operand_text
 
 
 class PtxEmissionError(DiagnosticException):

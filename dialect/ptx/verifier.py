@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
@@ -17,7 +16,6 @@ from ..isa.row import (
     CONSTANT,
     CONSTANTS,
     DISCARDED,
-    NAMED,
     PREDICATE,
     SCALAR,
     SELECTOR,
@@ -31,25 +29,36 @@ from ..isa.row import (
     Slot,
     Target,
     Version,
+    rows_of,
 )
 from .instructions import find, nearest
-from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import (
+from .operands import (
     ANYWHERE,
-    OPAQUE_TYPES,
-    REGISTER_BITS,
     AddressRules,
     SpaceOf,
-    alike,
-    bits_of,
     check_address,
     check_literal,
     check_symbol,
-    compatible,
     immediate,
     is_literal,
     literal_type,
     nowhere,
+)
+from .text.syntax import (
+    OPAQUE_TYPES,
+    REGISTER_BITS,
+    Address,
+    Immediate,
+    Indexed,
+    Not,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    Vector,
+    alike,
+    bits_of,
+    compatible,
 )
 
 TypeOf = Callable[[Register], str | None]
@@ -75,7 +84,7 @@ class TargetContext(NamedTuple):
     @property
     def rows(self) -> tuple[Target, ...]:
         """The rows of the targets. A target without a row has only its number and suffix."""
-        return _targets(self.targets)
+        return rows_of(self.targets)
 
     def lacks(self, version: Version, sm: int = 0) -> str:
         """Why the module cannot have what needs a version and a target; "" if it can."""
@@ -102,12 +111,6 @@ class TargetContext(NamedTuple):
                 later = "" if row.removed(target) else " or later"
                 return "{}{}, the module's version is {}.{}".format(why, later, *self.version)
         return None
-
-
-@lru_cache(256)
-def _targets(names: tuple[str, ...]) -> tuple[Target, ...]:
-    matches = [(name, re.fullmatch(r"sm_(\d+)([af]?)", name)) for name in names]
-    return tuple(NAMED.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in matches if m)
 
 
 class _Miss(NamedTuple):

@@ -11,9 +11,7 @@ from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType, i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.mlir.llvm import ARITHMETIC, CASTS, FUNCTIONS, INTRINSICS, LLVM
-from ...dialect.ptx.text.operands import operand_text
-from ...dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Symbol, Vector
-from ...dialect.ptx.types import bits_of
+from ...dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Symbol, Vector, bits_of, operand_text
 from ..diagnostics import fail
 from .instruction import FLOATS, PtxInstruction, register_type, value_type, width
 

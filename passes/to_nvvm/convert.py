@@ -42,8 +42,7 @@ from ...dialect.mlir.nvvm_types import TARGET
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.printer import print_ptx
-from ...dialect.ptx.text.syntax import Variable
-from ...dialect.ptx.types import bits_of
+from ...dialect.ptx.text.syntax import Variable, bits_of
 from ...dialect.warp.attributes import ZEROED, is_memory
 from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass

@@ -35,9 +35,19 @@ from ...dialect.mlir.llvm import SPACES as LLVM_SPACES
 from ...dialect.mlir.nvvm import SPECIAL_OPERATIONS
 from ...dialect.ptx.instruction import InstOp, RegisterType, read_form
 from ...dialect.ptx.instructions import find
-from ...dialect.ptx.text.operands import operand_text
-from ...dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Pair, Register, Symbol, Vector
-from ...dialect.ptx.types import REGISTER_BITS, bits_of
+from ...dialect.ptx.text.syntax import (
+    REGISTER_BITS,
+    Address,
+    Immediate,
+    Not,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    Vector,
+    bits_of,
+    operand_text,
+)
 from ...dialect.ptx.verifier import fitting
 from ..diagnostics import fail
 from ..to_ptx.llvm_kernel import bits_of as width

@@ -27,8 +27,7 @@ from ...dialect.mlir.nvvm_types import (
     templates,
 )
 from ...dialect.ptx.instructions import canonical
-from ...dialect.ptx.text.operands import operand_text
-from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Operand, Pair, Register, Vector
+from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Operand, Pair, Register, Vector, operand_text
 from .instruction import POINTERS, PtxInstruction, register_type, struct, value_type, width
 
 

@@ -22,8 +22,7 @@ from ...dialect.ptx.instruction import (
     result_type,
 )
 from ...dialect.ptx.ops import CommentOp, LabelOp, RegOp
-from ...dialect.ptx.text.operands import operand_text
-from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol
+from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, operand_text
 from ..diagnostics import fail
 
 # Operands of instructions to emit, and their text. Besides registers, numbers and addresses, they are those of

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...dialect.ptx.types import bits_of
+from ...dialect.ptx.text.syntax import bits_of
 from ..interp.machine.events import Look, Selection
 from ..interp.machine.kernel import Decoded
 from ..interp.machine.memory import MachineLimitError

@@ -27,7 +27,7 @@ from verdicts import UnavailableError, arch_for, ptxas, publish, require_ptxas, 
 
 from warploom.dialect.ptx.check.module import check_text
 from warploom.dialect.ptx.instructions import every_row
-from warploom.dialect.ptx.types import REGISTER_BITS
+from warploom.dialect.ptx.text.syntax import REGISTER_BITS
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "test" / "data"

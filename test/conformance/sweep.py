@@ -40,7 +40,7 @@ from refused import fault, reason
 from warploom.dialect.isa.row import NEWEST, TARGETS, Target, Version
 from warploom.dialect.ptx.check.module import check_text
 from warploom.dialect.ptx.instructions import every_row
-from warploom.dialect.ptx.types import REGISTER_BITS
+from warploom.dialect.ptx.text.syntax import REGISTER_BITS
 
 LOWEST = TARGETS["sm_75"]
 CHUNK = 100

@@ -22,8 +22,8 @@ from samples import FULL, every
 from warploom.dialect.isa.row import DISCARDED, NEWEST, TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import every_row, find
 from warploom.dialect.ptx.rows.grammar import PatternRow, pieces
-from warploom.dialect.ptx.text.operands import OperandReader
-from warploom.dialect.ptx.types import REGISTER_BITS, compatible
+from warploom.dialect.ptx.text.reader import OperandReader
+from warploom.dialect.ptx.text.syntax import REGISTER_BITS, compatible
 from warploom.dialect.ptx.verifier import TargetContext, check
 
 _WHEEL = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/ptxas"

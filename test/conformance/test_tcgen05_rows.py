@@ -15,7 +15,7 @@ from samples import FULL
 from warploom.dialect.isa.row import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, TARGETS, VECTOR, Slot, Target, Version
 from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.rows.grammar import PatternRow
-from warploom.dialect.ptx.text.operands import OperandError, OperandReader
+from warploom.dialect.ptx.text.reader import OperandError, OperandReader
 from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import TargetContext, check
 from warploom.runtime.cuda.ptxas import version

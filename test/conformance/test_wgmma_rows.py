@@ -13,7 +13,7 @@ from assembler import PTXAS
 
 from warploom.dialect.isa import wgmma
 from warploom.dialect.isa.row import CONSTANT, DESCRIPTOR, NEWEST, PREDICATE, TARGETS, VECTOR, Slot, Version
-from warploom.dialect.ptx.text.operands import OperandReader
+from warploom.dialect.ptx.text.reader import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import TargetContext, check
 

@@ -18,8 +18,7 @@ from warploom.dialect.ptx.ops import RegOp, VariableAttr, VarOp
 from warploom.dialect.ptx.printer import PtxEmissionError, PtxTarget, print_ptx
 from warploom.dialect.ptx.rows import opaque, tcgen05
 from warploom.dialect.ptx.rows.grammar import row, slot
-from warploom.dialect.ptx.text.syntax import Variable
-from warploom.dialect.ptx.types import compatible
+from warploom.dialect.ptx.text.syntax import Variable, compatible
 
 
 def module(*ops: ptx.FuncOp | VarOp) -> ptx.ModuleOp:

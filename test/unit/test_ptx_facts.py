@@ -8,7 +8,7 @@ from warploom.dialect.isa.row import ANYTHING, LABEL, TARGETS, Row, target
 from warploom.dialect.ptx.instruction import InstructionError, UnavailableError, facts_of, has, result_type, storage
 from warploom.dialect.ptx.instructions import every_row, nearest
 from warploom.dialect.ptx.rows.grammar import PatternRow
-from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS, bits_of, compatible
+from warploom.dialect.ptx.text.syntax import PACKED_BITS, REGISTER_BITS, bits_of, compatible
 
 SM_90A = target("sm_90a")
 

@@ -29,7 +29,7 @@ from warploom.dialect.isa.row import (
 from warploom.dialect.ptx.instructions import FAMILIES, ROOTS, find, nearest
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.printer import import_ptx, print_ptx
-from warploom.dialect.ptx.text.operands import OperandReader
+from warploom.dialect.ptx.text.reader import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import TargetContext, check
 

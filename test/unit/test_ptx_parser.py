@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.printer import import_ptx, print_ptx
-from warploom.dialect.ptx.text.operands import OperandReader
+from warploom.dialect.ptx.text.reader import OperandReader
 from warploom.dialect.ptx.text.syntax import (
     Address,
     Comment,

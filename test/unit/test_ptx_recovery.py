@@ -6,8 +6,7 @@ import pytest
 
 from warploom.dialect.ptx.parser import parse_ptx, read_ptx
 from warploom.dialect.ptx.printer import import_ptx, print_ptx
-from warploom.dialect.ptx.text.operands import operand_text
-from warploom.dialect.ptx.text.syntax import Immediate, Indexed, Instruction, Register, Symbol, Vector
+from warploom.dialect.ptx.text.syntax import Immediate, Indexed, Instruction, Register, Symbol, Vector, operand_text
 from warploom.runtime import check_ptx
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"

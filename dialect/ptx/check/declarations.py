@@ -19,7 +19,9 @@ from ...isa.row import (
     named,
     unavailable,
 )
+from ..text.reader import UNREAD
 from ..text.syntax import (
+    OPAQUE_TYPES,
     Address,
     Comment,
     Directive,
@@ -38,7 +40,6 @@ from ..text.syntax import (
     integer,
     leaves,
 )
-from ..types import OPAQUE_TYPES, UNREAD
 from ..verifier import TargetContext
 from .directives import (
     RESERVED,

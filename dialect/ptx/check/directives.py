@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...isa.row import SPECIAL_REGISTERS, VECTORS, Version
-from ..text.operands import ADDRESS_VALUE, MASKED_VALUE, ConstantError, OperandError, elements, evaluate
-from ..text.syntax import Function, Variable, directive_numbers, integer
-from ..types import OPAQUE_TYPES, REGISTER_BITS, SpaceOf
+from ..operands import SpaceOf
+from ..text.constants import ADDRESS_VALUE, MASKED_VALUE, ConstantError, evaluate
+from ..text.reader import OperandError, elements
+from ..text.syntax import OPAQUE_TYPES, REGISTER_BITS, Function, Variable, directive_numbers, integer
 from ..verifier import TargetContext
 
 UNIFIED = ((8, 0), 90)

@@ -6,8 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..parser import PtxSyntaxError, read_prototype
-from ..text.syntax import Function, Immediate, Instruction, Operand, Register, Symbol, Variable, listed
-from ..types import ALONE, REGISTER_BITS, compatible
+from ..text.syntax import (
+    ALONE,
+    REGISTER_BITS,
+    Function,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Symbol,
+    Variable,
+    compatible,
+    listed,
+)
 from ..verifier import TargetContext
 from .declarations import Names
 from .directives import alignment_of, directive_problems

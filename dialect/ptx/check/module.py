@@ -20,6 +20,7 @@ from ..instructions import Traits, traits
 from ..parser import read_ptx
 from ..text.source_lines import SourceLines
 from ..text.syntax import (
+    REGISTER_BITS,
     Address,
     Directive,
     Function,
@@ -37,7 +38,6 @@ from ..text.syntax import (
     instructions,
     ranges,
 )
-from ..types import REGISTER_BITS
 from ..verifier import TargetContext, check
 from .declarations import LISTS, Names, module_problems, version_notes
 from .directives import address_problems, directive_problems, text_problems

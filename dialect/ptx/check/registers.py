@@ -12,6 +12,7 @@ from ...layouts.layout import LANES
 from ..instructions import Traits, traits
 from ..rows.arithmetic import COMPARISONS, UNSIGNED
 from ..text.syntax import (
+    REGISTER_BITS,
     Address,
     Function,
     Immediate,
@@ -25,10 +26,10 @@ from ..text.syntax import (
     Statement,
     Symbol,
     Vector,
+    bits_of,
     instructions,
     leaves,
 )
-from ..types import REGISTER_BITS, bits_of
 from .declarations import mentioned
 
 # What registers of a PTX function are known to hold: constants, addresses, and values that the lane decides.

@@ -1,17 +1,19 @@
-"""PTX text as frozen records that the parser makes and the interpreter and the checker read; text under a cursor.
+"""PTX text as frozen records that the parser makes and the interpreter and the checker read, and the types of PTX.
 Nothing here knows what an instruction means. Spellings are kept as written, so that a record prints back as the text it
 came from up to white space. Source: PTX ISA, chapters 4 (Syntax) and 5 (State Spaces, Types, and Variables)."""
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeAlias
 
 WARP_SIZE = {"WARP_SZ": 32}
+IDENTIFIER = r"[A-Za-z_$%][\w$]*"
 _COUNT = re.compile(r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|0[0-7]*U?|[1-9][0-9]*U?")
 
 
@@ -345,6 +347,32 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(spellings)
 
 
+def operand_text(
+    operand: Operand, brackets: str = "{}", spell: Callable[[Register], str] = operator.attrgetter("name")
+) -> str:
+    """The operand as PTX writes it, in canonical spacing. `brackets` are "()" for the lists of a call; `spell` says how
+    each register is written, in textual order."""
+    match operand:
+        case Register():
+            return spell(operand)
+        case Immediate():
+            return operand.text
+        case Symbol():
+            return f"{operand.name}+{operand.offset}" if operand.offset else operand.name
+        case Address():
+            offset = operand.written or (str(operand.offset) if operand.offset else "")
+            return f"[{operand_text(operand.base, brackets, spell)}{f'+{offset}' if offset else ''}]"
+        case Indexed():
+            return f"[{', '.join([operand_text(item, brackets, spell) for item in operand.items])}]"
+        case Vector():
+            items = ", ".join([operand_text(item, brackets, spell) for item in operand.items])
+            return f"{brackets[0]}{items}{brackets[1]}"
+        case Pair():
+            return f"{operand_text(operand.first, brackets, spell)}|{operand_text(operand.second, brackets, spell)}"
+        case Not():
+            return f"!{operand_text(operand.register, brackets, spell)}"
+
+
 class PtxSyntaxError(Exception):
     """Text that is not PTX. `line` and `column` count from 1."""
 
@@ -361,103 +389,6 @@ class PtxSyntaxError(Exception):
         return f"{self.file}:{self.line}:{self.column}: error: {self.message}"
 
 
-_BLANKED = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|^#[ \t]*\d[^\n]*', re.DOTALL | re.MULTILINE)
-"""Comments, and what a preprocessor says of lines (4.1); strings hold none."""
-_WORD = re.compile(r"\s*(\S[^\n]{0,30})")
-_STATEMENT_END = re.compile(r"[^;{}]*+(?:\{[^;{}]*+\}[^;{}]*+)*+")
-_SPACE = re.compile(r"\s*")
-
-
-def _blank(match: re.Match[str]) -> str:
-    """White space of the same shape for a comment, unless a `//` comment has its line to itself."""
-    text = match.group()
-    if text[0] == '"':
-        return text
-    if text[1] == "/":
-        start = match.string.rfind("\n", 0, match.start()) + 1
-        if not match.string[start : match.start()].strip():
-            return text
-    return "".join("\n" if c == "\n" else " " for c in text)
-
-
-class Cursor:
-    """The text and where we are in it. `errors` has those behind which reading goes on; others are raised."""
-
-    def __init__(self, text: str, name: str) -> None:
-        self.text = _BLANKED.sub(_blank, text) if "/" in text or "#" in text else text
-        self.name = name
-        self.position: int = 0
-        self.line: int = 1
-        self.line_at: int = 0
-        self.errors: list[PtxSyntaxError] = []
-
-    # Positions and errors
-
-    def line_of(self, position: int) -> int:
-        """The line at a position not before the last one asked for."""
-        self.line += self.text.count("\n", self.line_at, position)
-        self.line_at = position
-        return self.line
-
-    def column(self, position: int) -> int:
-        """The column of a position, from 1."""
-        return position - self.text.rfind("\n", 0, position)
-
-    def skipped(self, position: int) -> int:
-        """The first position from `position` on that is not white space."""
-        space = _SPACE.match(self.text, position)
-        return space.end() if space else position
-
-    def error(self, message: str, position: int | None = None) -> PtxSyntaxError:
-        at = self.position if position is None else position
-        at = self.skipped(at)
-        return PtxSyntaxError(self.name, self.text.count("\n", 0, at) + 1, self.column(at), message)
-
-    def next_word(self) -> str:
-        word = _WORD.match(self.text, self.position)
-        return f"'{word.group(1).rstrip()}'" if word else "the end of the file"
-
-    def expect(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
-        match = pattern.match(self.text, self.position)
-        if match is None:
-            raise self.error(f"expected {what}, got {self.next_word()}")
-        self.position = match.end()
-        return match
-
-    def expect_text(self, text: str, what: str) -> None:
-        stripped = self.skip_space()
-        if not self.text.startswith(text, stripped):
-            raise self.error(f"expected '{text}' {what}, got {self.next_word()}")
-        self.position = stripped + len(text)
-
-    def skip_space(self) -> int:
-        self.position = self.skipped(self.position)
-        return self.position
-
-    # Going on after an error
-
-    def note(self, message: str, position: int | None = None) -> None:
-        """Appends an error to `errors`."""
-        self.errors.append(self.error(message, position))
-
-    def skip_statement(self, start: int) -> None:
-        """Moves behind the `;` of the statement at `start`, or to the `}` that ends its function first."""
-        match = _STATEMENT_END.match(self.text, start)
-        end = match.end() if match else start
-        self.position = min(max(end + (self.text[end : end + 1] != "}"), start + 1), len(self.text))
-
-    def skip_item(self, start: int) -> None:
-        """Moves behind the item at `start` outside of functions, which ends with a `;` or a block in braces."""
-        text, at, depth = self.text, start, 0
-        while at < len(text):
-            character = text[at]
-            depth += {"{": 1, "}": -1}.get(character, 0)
-            at += 1
-            if depth <= 0 and character in ";}":
-                break
-        self.position = at
-
-
 def ranges(numbers: Iterable[int]) -> str:
     """Numbers in order, neighbours together: "0-2, 5"."""
     runs: list[list[int]] = []
@@ -467,3 +398,71 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append([number, number])
     return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)
+
+
+# Types of registers, instructions and variables. Source: PTX ISA 5.2 and 9.1 to 9.4 (type checking).
+
+REGISTER_BITS = {
+    "pred": 1,
+    **{f"{kind}{bits}": bits for bits in (8, 16, 32, 64) for kind in "bus"},
+    "b128": 128,
+    "f16": 16,
+    "f16x2": 32,
+    "f32": 32,
+    "f64": 64,
+}
+"""Width in bits of every type `.reg` may declare (5.2.1). Other formats (bf16, e4m3) live in `.b` registers."""
+
+OPAQUE_TYPES = ("texref", "samplerref", "surfref")
+"""Types of variables that no load reads (5.3)."""
+
+ALONE = frozenset(("pred", *OPAQUE_TYPES))
+"""Types that are those of no others' bits."""
+
+PACKED_BITS = {
+    "bf16": 16,
+    "bf16x2": 32,
+    "tf32": 32,
+    "f32x2": 64,
+    "u16x2": 32,
+    "s16x2": 32,
+    **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "ue5m3x2", "s2f6x2", "e2m1x4"), 16),
+    **dict.fromkeys(("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1p4x4", "ue8m0x4", "u8x4", "s8x4"), 32),
+    **dict.fromkeys(("e2m1x2", "ue8m0"), 8),
+    "rbits": 32,
+}
+"""Instruction types that no register has: they live in `.b` registers (ISA 5.2.3)."""
+
+
+@lru_cache(4096)
+def compatible(instruction: str, register: str, *, wider: bool = False, own: bool = True) -> bool:
+    """Whether a register of one type may be an operand of an instruction type (ISA 9.1); `wider` as in 9.4.1. ptxas
+    takes a register of floats for bits, and two halves for an integer, only where the operand has the type that the
+    opcode names: that is `own`."""
+    if not ALONE.isdisjoint((instruction, register)):
+        return instruction == register
+    bits, register_bits = bits_of(instruction), REGISTER_BITS[register]
+    if register_bits != bits and not (wider and register_bits > bits):
+        return False
+    if register[0] == "b" or instruction == register:
+        return True
+    if instruction in PACKED_BITS:
+        return register == "f16x2" and instruction[0] in "us" and instruction[1].isdigit()
+    if instruction[0] == "b":
+        return own or register[0] in "us"
+    if instruction[0] in "us":
+        return register[0] in "us" or (own and register == "f16x2")
+    return False
+
+
+def alike(types: Iterable[str]) -> bool:
+    """Whether registers of these types may be the elements of one vector: they have one width, and one type besides
+    untyped bits. Integers of either sign are one type."""
+    kinds = {type for type in types if type}
+    others = {"u" if type[0] in "us" else type for type in kinds if type[0] != "b"}
+    return len({REGISTER_BITS[type] for type in kinds}) < 2 and len(others) < 2
+
+
+def bits_of(type: str) -> int:
+    """Width in bits of a type that instructions or registers have."""
+    return PACKED_BITS.get(type) or REGISTER_BITS[type]

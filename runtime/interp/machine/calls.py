@@ -13,8 +13,7 @@ from typing import NoReturn, TypeAlias
 
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.instructions import find
-from ....dialect.ptx.text.operands import operand_text
-from ....dialect.ptx.text.syntax import CallParts, Operand, Register, Symbol
+from ....dialect.ptx.text.syntax import CallParts, Operand, Register, Symbol, operand_text
 from ...numerics.floats import Array
 from .decode import DTYPES, Context, Formal, Frame, VariablePlace, meaning
 from .events import BoundStep, Selection

@@ -13,8 +13,8 @@ import numpy as np
 from ....dialect import plugins
 from ....dialect.index import MEANINGS as HOMES
 from ....dialect.isa.row import Bindings, Row
-from ....dialect.ptx.text.operands import operand_text
 from ....dialect.ptx.text.syntax import (
+    PACKED_BITS,
     Address,
     Immediate,
     Instruction,
@@ -25,8 +25,9 @@ from ....dialect.ptx.text.syntax import (
     Symbol,
     Variable,
     Vector,
+    bits_of,
+    operand_text,
 )
-from ....dialect.ptx.types import PACKED_BITS, bits_of
 from ....dialect.ptx.verifier import resolve
 from ...numerics.floats import Array
 from .events import BoundStep, Selection

@@ -9,6 +9,7 @@ from ....dialect.isa.row import NAMED, Row
 from ....dialect.ptx.instructions import TENSOR_CORES, Traits, traits
 from ....dialect.ptx.text.source_lines import SourceLines
 from ....dialect.ptx.text.syntax import (
+    REGISTER_BITS,
     Directive,
     Function,
     Instruction,
@@ -23,7 +24,6 @@ from ....dialect.ptx.text.syntax import (
     listed,
     statements,
 )
-from ....dialect.ptx.types import REGISTER_BITS
 from .calls import RESULT, RESULT_BYTES, RETURN, finish
 from .decode import Context, Formal, Frame, NameScope, VariablePlace, decode
 from .events import Events, Geometry, Look

@@ -11,8 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.text.syntax import Address, Symbol, ranges
-from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.text.syntax import Address, Symbol, bits_of, ranges
 from ...base.launch import Launch, Options, Progress
 from ...numerics.floats import Array
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection, SharedWindow

@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ....dialect.ptx.text.operands import ADDRESS_VALUE, MASKED_VALUE, ConstantError, OperandError, elements, evaluate
-from ....dialect.ptx.text.syntax import Variable, integer
-from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.text.constants import ADDRESS_VALUE, MASKED_VALUE, ConstantError, evaluate
+from ....dialect.ptx.text.reader import OperandError, elements
+from ....dialect.ptx.text.syntax import Variable, bits_of, integer
 from ...base.errors import WarploomError
 from ...numerics.floats import Array
 

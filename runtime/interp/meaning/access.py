@@ -11,8 +11,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 
 from ....dialect.isa.row import Bindings
-from ....dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Symbol, Vector
-from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Symbol, Vector, bits_of
 from ...numerics import floats
 from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import DTYPES, Context, constant, meaning

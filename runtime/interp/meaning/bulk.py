@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from ....dialect.isa.row import Bindings
-from ....dialect.ptx.text.syntax import Not, Operand, Register, Symbol
-from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.text.syntax import Not, Operand, Register, Symbol, bits_of
 from ...numerics.floats import Array
 from ..machine.decode import DTYPES, Context, meaning
 from ..machine.events import AccessKind, Selection, tell_of_one

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....dialect.isa.form import ELEMENT_TYPES, ElementType
 from ....dialect.isa.row import Bindings
-from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.text.syntax import bits_of
 from ...numerics import f64, floats
 from ...numerics.floats import Array, ArrayFunction
 from ...numerics.fused_sum import small_values

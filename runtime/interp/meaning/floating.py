@@ -10,7 +10,7 @@ import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS, UNSIGNED
-from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.text.syntax import bits_of
 from ...numerics import approximate as approximations
 from ...numerics import f64, floats
 from ...numerics.floats import Array, ArrayFunction

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS, UNSIGNED
-from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.text.syntax import bits_of
 from ...numerics.floats import Array, ArrayFunction, on_parts
 from ..machine.decode import DTYPES, Context, integer_range, meaning
 from ..machine.state import Action, Source

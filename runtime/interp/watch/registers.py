@@ -17,8 +17,7 @@ import numpy as np
 
 from ....dialect.isa.matrix_moves import LoadMatrix, StoreMatrix
 from ....dialect.isa.mma import Mma
-from ....dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Register, Vector
-from ....dialect.ptx.types import REGISTER_BITS
+from ....dialect.ptx.text.syntax import REGISTER_BITS, Address, Immediate, Not, Operand, Register, Vector
 from ...numerics.floats import Array
 from ..machine.events import LANES, BoundStep, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded
