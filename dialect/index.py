@@ -111,7 +111,7 @@ LOWERINGS = _homes(
         scf.condition, scf.for, scf.if, scf.while, scf.yield
         """,
         "passes.to_ptx.convert_layout": "warp.convert_layout",
-        "passes.to_ptx.epilogue": "warp.convert, warp.index, warp.map, warp.powers, warp.reduce, warp.scan",
+        "passes.to_ptx.epilogue": "warp.convert, warp.index, warp.map, warp.reduce, warp.scan",
         "passes.to_ptx.memory_ops": """
         memref.alloc, memref.dim, warp.commit, warp.copy, warp.load, warp.matrix, warp.paged, warp.store, warp.wait
         """,

@@ -1,5 +1,4 @@
-"""Conversions of fragments: `warp.convert` and `warp.powers` to other elements, `warp.convert_layout` to another
-layout."""
+"""Conversions of fragments: `warp.convert` to other elements, `warp.convert_layout` to another layout."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Operation, SSAValue, TypeAttribute
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, traits_def
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def, traits_def
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
 from xdsl.utils.exceptions import VerifyException
 
@@ -47,17 +46,32 @@ class ConvertOp(WarpOp):
 
         %a = warp.convert %w {stored = "s4"} : !warp.fragment<a, 64x32xi4, [x0 x1 r0 r1 r2 | c0 c1 c2 c3 c4 r3 | r4 r5]>
                                             to !warp.fragment<a, 64x32xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>
+
+    With `powers`, an element x of f32 becomes 2^(factor x + b) as e4m3, with b that of its row; the exponent is at most
+    9::
+
+        %p = warp.convert %s powers %b {factor = 1.275000e-01 : f32}
+          : !warp.fragment<a, 64x256xf32, ...>, !warp.fragment<acc, 64x1xf32, ...>
+          to !warp.fragment<a, 64x256xf8E4M3FN, ...>
+
+    Of eight registers of the result, five are made by `ex2.approx.ftz` from f32, three by a polynomial in f16, whose
+    relative error is below 2^-6.9 (rounding to e4m3 has 2^-4); what is below 2^-10.5 is 0 there. Its multiply-adds run
+    beside the exponentials, of which a multiprocessor computes 16 a cycle.
     """
 
     name = "warp.convert"
 
     input = operand_def(FragmentType)
+    exponents = opt_operand_def(FragmentType)
     fragment = result_def(FragmentType)
     stored = opt_prop_def(StringAttr)
     zero = opt_prop_def(IntegerAttr)
+    factor = opt_prop_def(FloatAttr)
 
     traits = traits_def(Pure())
-    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
+    assembly_format = (
+        "$input (`powers` $exponents^)? attr-dict `:` type($input) (`,` type($exponents)^)? `to` type($fragment)"
+    )
 
     def __init__(
         self,
@@ -65,10 +79,14 @@ class ConvertOp(WarpOp):
         element_type: TypeAttribute,
         stored: StoredIntegers | None = None,
         layout: Layout | None = None,
+        exponents: SSAValue | None = None,
+        factor: float | None = None,
     ):
         kind = fragment_of(value).with_element(element_type)
         kind = kind if layout is None else kind.with_layout(layout)
-        super().__init__(value, kind, **({} if stored is None else stored.properties()))
+        properties = {} if stored is None else stored.properties()
+        factor_ = None if factor is None else FloatAttr(factor, f32)
+        super().__init__(value, exponents, kind, **properties, factor=factor_)
 
     @property
     def integers(self) -> StoredIntegers | None:
@@ -113,39 +131,12 @@ class ConvertOp(WarpOp):
             source = source if self._reordered(source, result) is None else source.with_layout(result.layout.data)
         if source.with_element(result.element_type) != result:
             raise VerifyException(f"expected only the element type to change, got {source} to {result}")
-
-
-@irdl_op_definition
-class PowersOp(WarpOp):
-    """Powers of two as e4m3::
-
-        %p = warp.powers %s, %b {factor = 1.275000e-01 : f32}
-          : !warp.fragment<a, 64x256xf32, ...>, !warp.fragment<acc, 64x1xf32, ...>
-          to !warp.fragment<a, 64x256xf8E4M3FN, ...>
-
-    An element x becomes 2^(factor x + b), with b that of its row; the exponent is at most 9. Of eight registers of
-    the result, five are made by `ex2.approx.ftz` from f32, three by a polynomial in f16, whose relative error is below
-    2^-6.9 (rounding to e4m3 has 2^-4); what is below 2^-10.5 is 0 there. Its multiply-adds run beside the exponentials,
-    of which a multiprocessor computes 16 a cycle.
-    """
-
-    name = "warp.powers"
-
-    input = operand_def(FragmentType)
-    exponents = operand_def(FragmentType)
-    factor = prop_def(FloatAttr)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(Pure())
-    assembly_format = "$input `,` $exponents attr-dict `:` type($input) `,` type($exponents) `to` type($fragment)"
-
-    def __init__(self, value: SSAValue, exponents: SSAValue, factor: float) -> None:
-        super().__init__(value, exponents, FloatAttr(factor, f32), fragment_of(value).with_element(Float8E4M3FNType()))
-
-    def verify_(self) -> None:
-        source, made = fragment_of(self.input), fragment_of(self.fragment)
-        if source.element_type != f32 or made != source.with_element(Float8E4M3FNType()):
-            raise VerifyException(f"expected powers of f32 as f8E4M3FN in the same layout, got {source} to {made}")
+        if (self.exponents is None) != (self.factor is None):
+            raise VerifyException("expected the exponents of rows and a factor, or neither")
+        if self.exponents is None:
+            return
+        if source.element_type != f32 or result.element_type != Float8E4M3FNType():
+            raise VerifyException(f"expected powers of f32 as f8E4M3FN, got {source} to {result}")
         if (kind := fragment_of(self.exponents)).element_type != f32 or kind.shape[0] != source.shape[0]:
             raise VerifyException(f"expected f32 for each of {source.shape[0]} rows, got {kind}")
 

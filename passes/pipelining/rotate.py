@@ -112,6 +112,8 @@ def _meanwhile(sums: set[SSAValue], between: Sequence[Operation], last: Sequence
 def _packed(value: SSAValue) -> Iterator[Operation]:
     """The operations that make an operand of registers that are computed."""
     while isinstance(op := value.owner, SubfragmentOp | ConvertLayoutOp | ConvertOp):
+        if isinstance(op, ConvertOp) and op.exponents is not None:
+            return
         yield op
         value = op.operands[0]
 

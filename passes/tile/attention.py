@@ -32,7 +32,7 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import BYTE, ScheduleAttr, fragment_of, memory_of
-from ...dialect.warp.convert import PowersOp
+from ...dialect.warp.convert import ConvertOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp, fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute, tile_type
@@ -57,7 +57,7 @@ POSITIVE_COLUMNS, POSITIVE_KEYS = 128, 128
 """Columns of O from which on, and keys of a tile up to which, integers give maxima: 0.94 to 0.99 of the time on an H200
 (64 columns up to 1.42, by ptxas's order behind the branch)."""
 POWERS_KEYS = 256
-"""Keys of a tile from which on P of bytes is made by `warp.powers`: 0.85 to 0.98 of the time on an H200 without a mask,
+"""Keys of a tile from which on P of bytes is made as powers: 0.85 to 0.98 of the time on an H200 without a mask,
 where 128 keys take up to 1.05, and 1.5 with a region that makes scores. Its sums are a product with columns of ones."""
 
 EXPONENT_OF_BYTES = 8
@@ -126,7 +126,7 @@ class AttentionBuilder:
         self.apart = schedule.consumers == "pingpong" and bool(self.bias)
         by_powers = schedule.together > 1 and bool(self.bias) and schedule.warp[1] >= POWERS_KEYS
         by_powers &= not self.computed and op.of_keys is None and op.lse is None  # whose sums are to be of f32
-        # Columns of V, those of ones behind them where `warp.powers` makes P, and how many times as many V has.
+        # Columns of V, those of ones behind them where P is made as powers, and how many times as many V has.
         self.columns, self.ones, self.parts = columns, COLUMNS_OF_ONES * by_powers, columns // COLUMNS_OF_ONES
         self.added = Tiling(self.read.values, values_schedule(schedule, columns + self.ones))
         self.positive = schedule.together > 1 and not self.computed and schedule.warp[1] <= POSITIVE_KEYS
@@ -272,7 +272,8 @@ class AttentionBuilder:
         again = mapped(index, self._again, before, subtracted)
         biased = self._biased(index, subtracted)
         if self.ones:
-            powers = partial(PowersOp, exponents=biased, factor=self.factor)
+            kind = self.values.element_type("a")
+            powers = partial(ConvertOp, element_type=kind, exponents=biased, factor=self.factor)
             return largest, again, self._operand(index, scores, lambda x: index.insert(powers(x)).fragment)
         p = mapped(index, self._raised, scores, biased)
         added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 from ...dialect.isa.form import FP8, ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, fragment_of, known_element, memory_of
-from ...dialect.warp.convert import ConvertOp, PowersOp
+from ...dialect.warp.convert import ConvertOp
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.fragments import ElementwiseOp, alike
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
@@ -279,6 +279,9 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
             byte = byte_of_lane(lowering, op)
             widening = Widening(lowering.emitter, stored, to.element, whole=not powers, byte=byte)
             registers = widening.convert(registers, op.order)
+    elif op.exponents is not None and op.factor is not None:
+        lowering.emitter.comment(f"{op.name}: powers of {source.shape[0]}x{source.shape[1]}")
+        registers = _Powers(lowering, op, op.exponents, op.factor.value.data).registers
     elif source == to:
         registers = own(lowering, op.fragment, registers)
     elif source.element.name in FP8 and to.element.name == "f16":
@@ -406,7 +409,7 @@ def _scan(lowering: KernelLowering, op: ScanOp) -> None:
     lowering.values[op.result] = [scanned[number] for number in range(len(places))]
 
 
-# Powers of two as bytes: `warp.powers`.
+# Powers of two as bytes: `warp.convert` with `powers`.
 
 POLYNOMIAL = (0.23842562, 0.70344624, 1.00044323)
 """2^f for f in [-1/2, 1/2], the highest power of f first: the smallest relative error, 0.0018."""
@@ -418,20 +421,13 @@ SHIFT = 11.0
 """What is added to exponents of f16, so that none above 0 is of a power that e4m3 has."""
 
 
-@lowers(PowersOp)
-def _powers(lowering: KernelLowering, op: PowersOp) -> None:
-    rows, columns = fragment_of(op.input).shape
-    lowering.emitter.comment(f"{op.name}: {rows}x{columns}")
-    lowering.values[op.fragment] = _Powers(lowering, op).registers
-
-
 class _Powers:
     """The registers of powers."""
 
-    def __init__(self, lowering: KernelLowering, op: PowersOp) -> None:
-        self.emitter, kind, column = lowering.emitter, fragment_of(op.input), lowering.fragment(op.exponents)
-        self.elements, self.factor = lowering.fragment(op.input), single(op.factor.value.data)
-        self.places = _places(fragment_of(op.exponents), kind)
+    def __init__(self, lowering: KernelLowering, op: ConvertOp, exponents: SSAValue, factor: float) -> None:
+        self.emitter, kind, column = lowering.emitter, fragment_of(op.input), lowering.fragment(exponents)
+        self.elements, self.factor = lowering.fragment(op.input), single(factor)
+        self.places = _places(fragment_of(exponents), kind)
         shifted = [self.emitter.compute("add.rn.f32", each, single(SHIFT)) for each in column]
         numbers = (1024.0, -1024.0, *(c * 2.0 ** (15 - SHIFT) for c in POLYNOMIAL))
         words = (word(0x00010001 * element_bits(known_element(f16), each)) for each in numbers)

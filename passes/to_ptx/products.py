@@ -327,7 +327,7 @@ def check_computed(op: Operation, element: ElementType) -> None:
 # Registers that several fragments have: `warp.subfragment`.
 
 READERS = frozenset((
-    "arith.select", "warp.convert", "warp.elementwise", "warp.map", "warp.powers",
+    "arith.select", "warp.convert", "warp.elementwise", "warp.map",
     "warp.reduce", "warp.subfragment",
 ))  # fmt: skip
 """Operations that leave the registers of their operands as they are."""

@@ -130,7 +130,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %c0 = arith.constant 0 : index
     %x = warp.load %X[%c0, %c0] {in_bounds = [true, true]} : memref<16x32xf32> -> !warp.fragment<acc, 16x32xf32, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>
     %m = warp.reduce max %x : !warp.fragment<acc, 16x32xf32, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]> to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
-    %p = warp.powers %x, %m {factor = 0.125 : f32} : !warp.fragment<acc, 16x32xf32, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x32xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>
+    %p = warp.convert %x powers %m {factor = 0.125 : f32} : !warp.fragment<acc, 16x32xf32, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x32xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>
     %s = memref.alloc() : memref<1x128xf32, 3>
     warp.store %p, %s[%c0, %c0] {registers = "vectors"} : !warp.fragment<acc, 16x32xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>, memref<1x128xf32, 3>
     "gpu.return"() : () -> ()

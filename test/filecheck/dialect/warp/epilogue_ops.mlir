@@ -37,7 +37,7 @@ func.func @lines(%t: memref<8x64xf16, 3>, %i: index) {
 // Powers of two as bytes, in the layout of what they are of.
 // CHECK-LABEL: func.func @powers
 func.func @powers(%s: !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %m: !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>) {
-  // CHECK-NEXT: %p = warp.powers %s, %m {factor = 1.250000e-01 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3]>
-  %p = warp.powers %s, %m {factor = 0.125 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+  // CHECK-NEXT: %p = warp.convert %s powers %m {factor = 1.250000e-01 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+  %p = warp.convert %s powers %m {factor = 0.125 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
 }

@@ -126,16 +126,24 @@ func.func @type(%w: memref<5x6xi8>, %s: memref<1x6xf16>) {
 
 // -----
 
-// expected-error @+2 {{warp.powers: expected powers of f32 as f8E4M3FN in the same layout}}
+// expected-error @+2 {{warp.convert: expected powers of f32 as f8E4M3FN}}
 func.func @powers(%s: !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %m: !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>) {
-  %p = warp.powers %s, %m {factor = 1.0 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+  %p = warp.convert %s powers %m {factor = 1.0 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.powers: expected f32 for each of 16 rows, got}}
+// expected-error @+2 {{warp.convert: expected the exponents of rows and a factor, or neither}}
+func.func @powers(%s: !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>) {
+  %p = warp.convert %s {factor = 1.0 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]> to !warp.fragment<acc, 16x16xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+  func.return
+}
+
+// -----
+
+// expected-error @+2 {{warp.convert: expected f32 for each of 16 rows, got}}
 func.func @powers(%s: !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %m: !warp.fragment<acc, 32x1xf32, [x0 x1 r0 r1 r2 | r3]>) {
-  %p = warp.powers %s, %m {factor = 1.0 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 32x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+  %p = warp.convert %s powers %m {factor = 1.0 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 32x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
 }
