@@ -270,10 +270,10 @@ because those below 2^-6 would have fewer digits; sums of rows are of the same n
 changed. The IR may round them before or after the division, of which the kernel does the better one.
 
 Warpgroups with 256 keys in a tile, which is the default where nothing masks keys, make three of eight registers of P by
-a polynomial in f16, beside the exponentials of the others (`powers` of `warp.convert`): its relative error is below 2^-6.9, where
-rounding to e4m3 has 2^-4. Sums of rows are then products too, of P as it is rounded, with eight columns of ones beside
-those of V. Each has the ones of 32 keys of a tile: in one sum, a key that weighs most would hide the others of its
-tile, because instructions on bytes cut what they add. Where the logarithm of the sum is a result, all are
+a polynomial in f16, beside the exponentials of the others (`warp.convert` with `powers`): its relative error is below
+2^-6.9, where rounding to e4m3 has 2^-4. Sums of rows are then products too, of P as it is rounded, with eight columns
+of ones beside those of V. Each has the ones of 32 keys of a tile: in one sum, a key that weighs most would hide the
+others of its tile, because instructions on bytes cut what they add. Where the logarithm of the sum is a result, all are
 exponentials, and sums are in f32.
 
 `wgmma` adds products of bytes with 13 bits behind the point of the largest. So each tile of keys is summed from zero,
