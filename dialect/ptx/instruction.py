@@ -167,22 +167,10 @@ class RegisterType(ParametrizedAttribute, TypeAttribute):  # pyright: ignore[rep
 _BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (("{", "}"), ("[", "]"), ("(", ")"))
 
 
-def _remembering_verifier(cls: type[InstOp]) -> type[InstOp]:
-    """Makes the verifier remember what it has accepted, since modules repeat the same instructions."""
-    declared = cls.verify_
-    accepted: set[tuple[object, ...]] = set()
-
-    def verify_(self: InstOp) -> None:
-        key = self.verification_key()
-        if key not in accepted:
-            declared(self)
-            accepted.add(key)
-
-    cls.verify_ = verify_
-    return cls
+_ACCEPTED = set[tuple[object, ...]]()
+"""What the verifier has accepted, since modules repeat the same instructions."""
 
 
-@_remembering_verifier
 @irdl_op_definition
 class InstOp(IRDLOperation):
     """One instruction. Its operands are all registers that it uses, in the order of the text. `opcode` is the whole
@@ -222,6 +210,11 @@ class InstOp(IRDLOperation):
         return (*self.properties, *values, *shape, *kinds)
 
     def verify_(self) -> None:
+        if (key := self.verification_key()) not in _ACCEPTED:
+            self._verify()
+            _ACCEPTED.add(key)
+
+    def _verify(self) -> None:
         opcode, form, guard = self.spelling()
         arguments = [cast(RegisterType, value.type).type.data for value in self.operands]
         expected = form.count("?") + bool(guard)
@@ -231,8 +224,11 @@ class InstOp(IRDLOperation):
             raise VerifyException(f'{opcode}: expected the guard "@" or "@!", got "{guard}"')
         if guard and arguments[0] != "pred":
             raise VerifyException(f"{opcode}: expected the guard to be a predicate register, got .{arguments[0]}")
-        problem = _problem(opcode, form, arguments[bool(guard) :], self._context())
-        if problem is not None:
+        try:
+            operands, type_of = read_form(opcode, form, arguments[bool(guard) :])
+        except OperandError as error:
+            raise VerifyException(f"{opcode}: {error}") from None
+        if (problem := check(opcode, operands, type_of, self._context())) is not None:
             raise VerifyException(problem)
 
     def _context(self) -> TargetContext | None:
@@ -283,15 +279,6 @@ class InstOp(IRDLOperation):
 @lru_cache(65536)
 def _attribute(text: str) -> StringAttr:
     return StringAttr(text)
-
-
-def _problem(opcode: str, form: str, types: list[str], context: TargetContext | None) -> str | None:
-    """The error of an instruction whose n-th register has the n-th type; None if it is right."""
-    try:
-        operands, type_of = read_form(opcode, form, types)
-    except OperandError as error:
-        return f"{opcode}: {error}"
-    return check(opcode, operands, type_of, context)
 
 
 _BARE_OPCODE = re.compile(r"[A-Za-z_][\w$.]*(::[A-Za-z_][\w$.]*)*", re.ASCII)

@@ -250,21 +250,10 @@ class Names:
     """Parameters that calls above have written."""
     unread: frozenset[str] = frozenset()
     """Registers whose declaration could not be read."""
-    unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Special registers that the module's target or version does not have, and why."""
     here: set[str] = field(default_factory=set[str])
     groups: set[str] = field(default_factory=set[str])
     defined: set[str] = field(default_factory=set[str])
     """What statements above have declared in this scope alone: names, numbered registers, labels."""
-
-    @staticmethod
-    def of(module: Module, context: TargetContext) -> Names:
-        """The names of a module's scope."""
-        names = Names(context, unavailable=unavailable(context.rows, context.version))
-        for item in module.items:
-            if isinstance(item, Function | Variable):
-                names.declare(item)
-        return names
 
     def inside(self, body: Sequence[Statement], function: Function | None = None) -> Names:
         """The names of a scope: these, the parameters of a function, and labels; the others are declared one by one."""
@@ -279,10 +268,6 @@ class Names:
             groups=set(),
             defined=set(),
         )
-        if function and function.entry:
-            words = {directive.split()[0] for directive in function.directives}
-            lacking = {name: f"needs {need} at its kernel" for name, need in ALLOTTED.items() if need not in words}
-            inner.unavailable = {**lacking, **self.unavailable}
         for parameter in (*function.parameters, *function.returns) if function else ():
             if parameter.space == "reg":
                 inner.registers[parameter.name] = parameter.type
@@ -456,13 +441,21 @@ class Names:
             return all(map(self._plain, cast(Vector, operand).items))
         return kind is Immediate or (kind is Register and cast(Register, operand).name in self.registers)
 
+    def _not_allotted(self, name: str) -> str | None:
+        """Which directive the kernel lacks for a special register; None if it lacks none."""
+        if name not in ALLOTTED or self.function is None or not self.function.entry:
+            return None
+        directives = {directive.split()[0] for directive in self.function.directives}
+        return None if ALLOTTED[name] in directives else f"needs {ALLOTTED[name]} at its kernel"
+
     def _unknown(self, leaf: Register | Immediate | Symbol, branch: bool) -> str | None:
         """A message about a name that is not declared."""
         match leaf:
             case Register(name) if self.type_of(leaf) is None:
                 if name not in SPECIAL_REGISTERS:
                     return f"no .reg declares '{name}'"
-                return f"the special register {name} {self.unavailable[name]}" if name in self.unavailable else None
+                why = unavailable(self.context.rows, self.context.version).get(name) or self._not_allotted(name)
+                return why and f"the special register {name} {why}"
             case Symbol(name) if branch:
                 return f"there is no label '{name}' here"
             case Symbol(name) if self.space_of(name) is None and name not in CONSTANTS:

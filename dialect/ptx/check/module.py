@@ -194,22 +194,23 @@ class Checker:
     uses: bool = True
 
     def __post_init__(self) -> None:
-        self._names = Names.of(self.module, self.context)
-        functions = (item for item in self.module.items if isinstance(item, Function))
-        self._functions: dict[str, Function] = {function.name: function for function in functions}
+        self._names = Names(self.context)
+        self._functions: dict[str, Function] = {}
 
     def problems(self) -> Iterator[Diagnostic]:
         """What is wrong with the header, declarations and functions."""
         for line, column, message in module_problems(self.module, self.context):
             yield Diagnostic(line, column, message)
-        # what stands below is not declared yet
-        self._names, self._functions = Names.of(replace(self.module, items=()), self.context), {}
         for item in self.module.items:
-            if isinstance(item, Function | Variable):
-                self._names.declare(item)
+            self._declare(item)
             if isinstance(item, Function):
-                self._functions[item.name] = item
                 yield from self.function(item)
+
+    def _declare(self, item: object) -> None:
+        if isinstance(item, Function | Variable):
+            self._names.declare(item)
+        if isinstance(item, Function):
+            self._functions[item.name] = item
 
     def notes(self) -> Iterator[Diagnostic]:
         """Notes: statements that are no errors, and statements that ptxas assembles differently from the text."""
@@ -232,6 +233,8 @@ class Checker:
 
     def kernel(self, function: Function) -> Iterator[Diagnostic]:
         """What is wrong with a kernel and the functions that it calls by name."""
+        for item in self.module.items:
+            self._declare(item)
         functions = self.module.functions
         reached = {function.name: function}
         todo = [function]
