@@ -23,9 +23,11 @@ import numpy as np
 
 from ...dialect.ptx.text.syntax import Register
 from ..base.launch import CORES, cores
-from .machine.flow import CLOCKS
-from .machine.kernel import DecodedKernel
+from .machine.flow import CLOCKS, OF_WARPGROUPS
+from .machine.kernel import MATRICES, DecodedKernel
+from .machine.machine import KernelRun, Machine, Stats, geometry_of
 from .machine.memory import Buffer, GlobalBuffers, InterpreterError
+from .machine.state import align
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -35,6 +37,48 @@ def independent(kernel: DecodedKernel) -> bool:
     """Whether nothing in a kernel lets a CTA see what another does, or counts time."""
     read = (operand for d in kernel.code for operand in d.source.operands if isinstance(operand, Register))
     return not any(d.traits.between_ctas for d in kernel.code) and not any(r.name in CLOCKS for r in read)
+
+
+WARPS_OF_BATCH = 64
+"""The least that a process runs of a kernel that multiplies matrices; half as many take 1.3 times as long each."""
+
+
+def run_in_processes(launch: KernelRun, at_once: int, stats: Stats) -> bool:
+    """Runs the CTAs in several processes, if there are enough of them and they are independent of each other."""
+    observer, total = launch.observer, launch.queue.total
+    if launch.options.max_steps is not None or (observer is not None and not observer.merges):
+        return False
+    each = _ctas_of_batch(launch, total, at_once)
+    if each >= total or not independent(launch.kernel):
+        return False
+    finished = 0
+
+    def work(number: int) -> tuple[int, Stats, object]:
+        ctas, did = min(each, total - number * each), Stats()
+        Machine(launch, geometry_of(launch, number * each, ctas), did).run()
+        return ctas, did, None if observer is None else observer.take()
+
+    def done(result: tuple[int, Stats, object]) -> None:
+        nonlocal finished
+        finished += result[0]
+        stats.steps, stats.threads = stats.steps + result[1].steps, stats.threads + result[1].threads
+        if observer is not None:
+            observer.add(launch.kernel, result[2])
+        if launch.progress:
+            launch.progress(finished, total)
+
+    return run_batches(work, -(-total // each), launch.memory, done)
+
+
+def _ctas_of_batch(launch: KernelRun, total: int, at_once: int) -> int:
+    """CTAs that a process runs at a time: equal shares, unless the cost of steps exceeds that of threads."""
+    one, processes = geometry_of(launch, 0, 1), cores()
+    size, least = one.cluster_size, at_once
+    if launch.kernel.uses(*MATRICES, OF_WARPGROUPS):
+        least = align(-(-WARPS_OF_BATCH // one.warps), size)
+    batches = -(-total // min(at_once, max(least, -(-total // processes))))
+    batches = min(align(batches, processes), max(1, total // least))
+    return min(at_once, align(-(-total // batches), size))
 
 
 Work = Callable[[int], Any]

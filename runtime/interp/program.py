@@ -20,7 +20,7 @@ from ..base.launch import DEFAULT, Dim3, Launch, Mapped, Options, Passed, Progre
 from ..numerics.floats import Array
 from .machine.decode import NameScope, VariablePlace
 from .machine.functions import Functions
-from .machine.kernel import DecodedKernel, KernelDecoder, Observers, size_of
+from .machine.kernel import MATRICES, DecodedKernel, KernelDecoder, Observers, size_of
 from .machine.machine import KernelRun, Machine, Stats, geometry_of, shared_bytes
 from .machine.memory import (
     Buffer,
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024
 IN_FLIGHT_WARPS_MATRIX = 128
-WARPS_OF_BATCH = 64
-"""The least that a process runs of a kernel that multiplies matrices; half as many take 1.3 times as long each."""
 
 
 def run(launch: KernelRun) -> Stats:
@@ -53,56 +51,18 @@ def run(launch: KernelRun) -> Stats:
         at_once = min(at_once, align(-(-total // 2), geometry_of(launch, 0, 1).cluster_size))
     stats, queue.total = Stats(), total
     with np.errstate(all="ignore"):
-        if cancels or not _side_by_side(launch, total, at_once, stats):
-            while queue.begun < queue.total:
-                first, ctas = queue.begun, min(at_once, queue.total - queue.begun)
-                queue.begun += ctas
-                Machine(launch, geometry_of(launch, first, ctas), stats).run()
-                if launch.progress:
-                    launch.progress(queue.begun, queue.total)
+        if not cancels and cores() > 1:
+            from .parallel import run_in_processes
+
+            if run_in_processes(launch, at_once, stats):
+                return stats
+        while queue.begun < queue.total:
+            first, ctas = queue.begun, min(at_once, queue.total - queue.begun)
+            queue.begun += ctas
+            Machine(launch, geometry_of(launch, first, ctas), stats).run()
+            if launch.progress:
+                launch.progress(queue.begun, queue.total)
     return stats
-
-
-def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> bool:
-    """Runs the CTAs in several processes, if there are enough of them and they are independent of each other."""
-    observer, processes = launch.observer, cores()
-    if processes == 1 or launch.options.max_steps is not None or (observer is not None and not observer.merges):
-        return False
-    each = _ctas_of_batch(launch, total, at_once, processes)
-    if each >= total:
-        return False
-    from .parallel import independent, run_batches  # with processes, which few CTAs do not need
-
-    if not independent(launch.kernel):
-        return False
-    finished = 0
-
-    def work(number: int) -> tuple[int, Stats, object]:
-        ctas, did = min(each, total - number * each), Stats()
-        Machine(launch, geometry_of(launch, number * each, ctas), did).run()
-        return ctas, did, None if observer is None else observer.take()
-
-    def done(result: tuple[int, Stats, object]) -> None:
-        nonlocal finished
-        finished += result[0]
-        stats.steps, stats.threads = stats.steps + result[1].steps, stats.threads + result[1].threads
-        if observer is not None:
-            observer.add(launch.kernel, result[2])
-        if launch.progress:
-            launch.progress(finished, total)
-
-    return run_batches(work, -(-total // each), launch.memory, done)
-
-
-def _ctas_of_batch(launch: KernelRun, total: int, at_once: int, processes: int) -> int:
-    """CTAs that a process runs at a time: equal shares, unless the cost of steps exceeds that of threads."""
-    one = geometry_of(launch, 0, 1)
-    size, least = one.cluster_size, at_once
-    if launch.kernel.multiplies_matrices or launch.kernel.has_warpgroups:
-        least = align(-(-WARPS_OF_BATCH // one.warps), size)
-    batches = -(-total // min(at_once, max(least, -(-total // processes))))
-    batches = min(align(batches, processes), max(1, total // least))
-    return min(at_once, align(-(-total // batches), size))
 
 
 def _ctas_in_flight(launch: KernelRun) -> int:
@@ -112,7 +72,7 @@ def _ctas_in_flight(launch: KernelRun) -> int:
     per_cta = one.threads * per_thread + shared_bytes(launch)
     if launch.observer is not None:
         per_cta += launch.observer.weight(shared_bytes(launch), one.warps * one.cluster_size)
-    warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.multiplies_matrices else IN_FLIGHT_WARPS
+    warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.uses(*MATRICES) else IN_FLIGHT_WARPS
     clusters = min(IN_FLIGHT_BYTES // per_cta, warps // one.warps) // one.cluster_size
     return max(1, clusters) * one.cluster_size
 

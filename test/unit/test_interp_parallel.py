@@ -30,7 +30,7 @@ def several(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three processes, for batches of two warps."""
     monkeypatch.setenv(CORES, "3")
     monkeypatch.setattr(batching, "IN_FLIGHT_WARPS", 2)
-    monkeypatch.setattr(batching, "WARPS_OF_BATCH", 2)
+    monkeypatch.setattr(parallel, "WARPS_OF_BATCH", 2)
 
 
 def run(body: str, grid: int, p: np.ndarray[Any, Any], **options: Any) -> None:

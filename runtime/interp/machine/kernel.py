@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ....dialect.isa.row import NAMED, Row
-from ....dialect.ptx.instructions import TENSOR_CORES, Traits, traits
+from ....dialect.ptx.instructions import Traits, traits
 from ....dialect.ptx.text.source_lines import SourceLines
 from ....dialect.ptx.text.syntax import (
     REGISTER_BITS,
@@ -27,10 +27,12 @@ from ....dialect.ptx.text.syntax import (
 from .calls import RESULT, RESULT_BYTES, RETURN, finish
 from .decode import Context, Formal, Frame, NameScope, VariablePlace, decode
 from .events import Events, Geometry, Look
-from .flow import OF_WARPGROUPS
 from .functions import CallError, Functions
 from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError
 from .state import Action, RegisterSlot, StackFrame, State, StorageLayout, align
+
+MATRICES = ("mma", "wmma")
+"""What opcodes of warps that multiply matrices begin with."""
 
 DYNAMIC_ALIGNMENT = 16
 """What dynamic shared memory is aligned to at least. Source: ptxas 13.0."""
@@ -85,20 +87,9 @@ class DecodedKernel:
     def name(self) -> str:
         return self.function.name
 
-    @property
-    def multiplies_matrices(self) -> bool:
-        """Whether warps multiply matrices."""
-        return any(d.row.root in ("mma", "wmma") for d in self.code)
-
-    @property
-    def has_warpgroups(self) -> bool:
-        """Whether the kernel has instructions of warpgroups."""
-        return any(d.row.root == OF_WARPGROUPS for d in self.code)
-
-    @property
-    def has_tensor_memory(self) -> bool:
-        """Whether there are instructions on tensor memory."""
-        return any(d.row.root == TENSOR_CORES for d in self.code)
+    def uses(self, *roots: str) -> bool:
+        """Whether the kernel has instructions whose opcodes begin with one of these words."""
+        return any(d.row.root in roots for d in self.code)
 
     def finding(
         self, check: str, pc: int, message: str, geometry: Geometry | None = None, thread: int | None = None,

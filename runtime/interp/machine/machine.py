@@ -11,11 +11,12 @@ from typing import NoReturn
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
+from ....dialect.ptx.instructions import TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol, bits_of, ranges
 from ...base.launch import Launch, Options, Progress
 from ...numerics.floats import Array
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection, SharedWindow
-from .flow import Flow, Replay, apart, parted, together
+from .flow import OF_WARPGROUPS, Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer
 from .mbarriers import MbarrierObjects, OperationGroups
 from .memory import (
@@ -171,7 +172,7 @@ class Stats:
 
 
 def geometry_of(launch: KernelRun, first: int, ctas: int) -> Geometry:
-    together = WARPS if launch.kernel.has_warpgroups else 1
+    together = WARPS if launch.kernel.uses(OF_WARPGROUPS) else 1
     return Geometry(launch.sizes.grid, launch.sizes.block, first, ctas, launch.sizes.cluster or (1, 1, 1), together)
 
 
@@ -202,7 +203,7 @@ class Machine:
         state.warpgroups = OperationGroups(-(-state.warps // WARPS))
         self.flow.observer = state.observer = launch.observer
         state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
-        if self.kernel.has_tensor_memory:
+        if self.kernel.uses(TENSOR_CORES):
             state.tensor = TensorMemory(geometry, self.flow)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)
@@ -365,7 +366,7 @@ class Machine:
         """The program counters and masks of waiting threads."""
         waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
         waiting += self.mbarriers.waiting()
-        return waiting + (self.state.tensor.waiting() if self.kernel.has_tensor_memory else [])
+        return waiting + (self.state.tensor.waiting() if self.kernel.uses(TENSOR_CORES) else [])
 
     def _never_together(self, pc: int) -> NoReturn:
         """Lanes of a warp came to an `.aligned` instruction, and others wait elsewhere."""

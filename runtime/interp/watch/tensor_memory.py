@@ -16,6 +16,7 @@ import numpy as np
 
 from ....dialect.isa.tensor_product import SharedDescriptor
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
+from ....dialect.ptx.instructions import TENSOR_CORES
 from ...numerics.floats import Array
 from ..machine.events import LANES as WARP
 from ..machine.events import Look, MemoryAccess, Selection
@@ -56,7 +57,7 @@ class TensorAccesses(SharedCheck):
     name = "tensor"
 
     def begun(self) -> None:
-        self.used = self.kernel.has_tensor_memory
+        self.used = self.kernel.uses(TENSOR_CORES)
         if not self.used:
             return
         self.tensor = self.state.tensor
