@@ -21,7 +21,7 @@ from ..mlir.words import irdl_op_definition
 from .instructions import find
 from .text.reader import OperandError, OperandReader
 from .text.syntax import REGISTER_BITS, Operand, Register, bits_of, leaves, root_of
-from .verifier import TargetContext, TypeOf, check, fitting, type_of_result, unknown
+from .verifier import TargetContext, TypeOf, fitting, resolve, type_of_result, unknown
 
 # What the table says of an instruction before it is made: is it legal, since when, what does it set.
 #
@@ -228,7 +228,7 @@ class InstOp(IRDLOperation):
             operands, type_of = read_form(opcode, form, arguments[bool(guard) :])
         except OperandError as error:
             raise VerifyException(f"{opcode}: {error}") from None
-        if (problem := check(opcode, operands, type_of, self._context())) is not None:
+        if isinstance(problem := resolve(opcode, operands, type_of, self._context()), str):
             raise VerifyException(problem)
 
     def _context(self) -> TargetContext | None:

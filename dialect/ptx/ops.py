@@ -30,7 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.upstream import BodyText
 from ..mlir.words import irdl_op_definition
 from .instruction import InstOp, RegisterType
-from .text.reader import MAX_REGISTERS, DeclarationReader
+from .text.reader import MAX_REGISTERS, Cursor
 from .text.syntax import PtxSyntaxError, Variable
 
 
@@ -42,16 +42,9 @@ class VariableAttr(Data[Variable]):
     name = "ptx.variable"
 
     @staticmethod
-    def of(
-        type: str,
-        name: str,
-        count: int | None = None,
-        align: int | None = None,
-        pointer: str = "",
-        space: str = "param",
-    ) -> VariableAttr:
-        """A parameter `.param .align A .type name[count]`; `space` may be "reg" in a `.func`."""
-        return VariableAttr(Variable(space, type, name, count=count, align=align, pointer=pointer))
+    def of(type: str, name: str, count: int | None = None, align: int | None = None, pointer: str = "") -> VariableAttr:
+        """A parameter `.param .align A .type name[count]`."""
+        return VariableAttr(Variable("param", type, name, count, align, pointer=pointer))
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Variable:
@@ -67,7 +60,7 @@ def parse_variable(parser: AttrParser) -> Variable:
     """Parses a declaration of PTX in quotes: `".param .u64 a"`."""
     place, text = parser.pos, parser.parse_str_literal()
     try:
-        declared, *others = DeclarationReader(f"{text};", "declaration").declared()
+        declared, *others = Cursor(f"{text};", "declaration").declared()
     except PtxSyntaxError as error:
         parser.raise_error(error.message, place)
     if not isinstance(declared, Variable) or others:
@@ -102,13 +95,13 @@ class RegOp(IRDLOperation):
         """Declares `count` registers `base0`, `base1`, ... or the one register `base`."""
         if count is not None and count > MAX_REGISTERS:
             raise VerifyException(f"expected at most {MAX_REGISTERS} registers of one name, got {count}")
-        register = RegisterType.of(type)
-        properties: dict[str, Attribute | None] = {"base": StringAttr(base)}
-        if count is not None:
-            properties["count"] = IntAttr(count)
-        if vector != 1:
-            properties["vector"] = IntAttr(vector)
-        super().__init__(properties=properties, result_types=[[register] * (1 if count is None else count)])
+        properties: dict[str, Attribute | None] = {
+            "base": StringAttr(base),
+            "count": None if count is None else IntAttr(count),
+            "vector": None if vector == 1 else IntAttr(vector),
+        }
+        results = [RegisterType.of(type)] * (1 if count is None else count)
+        super().__init__(properties=properties, result_types=[results])
         for name, result in zip(self.names(), self.results, strict=True):
             hint = name.lstrip("%")
             if hint.replace("_", "").isalnum() and not hint[0].isdigit():

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from ..isa.row import exists
-from .text.reader import ATTRIBUTE, VARIABLE, DeclarationReader, OperandError, OperandReader, constant
+from .text.reader import ATTRIBUTE, VARIABLE, Cursor, OperandError, OperandReader, constant
 from .text.syntax import (
     IDENTIFIER,
     REGISTER_BITS,
@@ -111,7 +111,7 @@ _BY_INDEX = {"ld": True, "ldu": True, "st": True, "mov": False, "cvta": False}
 """Instructions that take an element of an array, by its index; whether they access it. Source: PTX ISA 6.4.2."""
 
 
-class _Parser(DeclarationReader):
+class _Parser(Cursor):
     """The text, where we are in it, and what operand texts mean here."""
 
     def __init__(self, text: str, name: str) -> None:

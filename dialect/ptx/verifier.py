@@ -121,18 +121,6 @@ class _Miss(NamedTuple):
     fits: float
 
 
-def check(
-    opcode: str,
-    operands: Sequence[Operand],
-    type_of: TypeOf,
-    context: TargetContext | None = None,
-    space_of: SpaceOf = nowhere,
-) -> str | None:
-    """What is wrong with an instruction, or None; without a context its target is not looked at."""
-    row = resolve(opcode, operands, type_of, context, space_of)
-    return row if isinstance(row, str) else None
-
-
 def resolve(
     opcode: str,
     operands: Sequence[Operand],

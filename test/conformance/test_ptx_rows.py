@@ -24,7 +24,7 @@ from warploom.dialect.ptx.instructions import every_row, find
 from warploom.dialect.ptx.rows.grammar import PatternRow, pieces
 from warploom.dialect.ptx.text.reader import OperandReader
 from warploom.dialect.ptx.text.syntax import REGISTER_BITS, compatible
-from warploom.dialect.ptx.verifier import TargetContext, check
+from warploom.dialect.ptx.verifier import TargetContext, resolve
 
 _WHEEL = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/ptxas"
 PTXAS = str(_WHEEL) if _WHEEL.exists() else shutil.which("ptxas")
@@ -120,7 +120,8 @@ def check_line(line: str, context: TargetContext | None) -> str | None:
     """What our verifier says about a line where the context is."""
     opcode, _, rest = line.rstrip(";").partition(" ")
     type_of = {f"%{type}": type for type in REGISTER_BITS}
-    return check(opcode, OperandReader().read(rest), lambda r: type_of.get(r.name.rpartition("_")[0]), context)
+    found = resolve(opcode, OperandReader().read(rest), lambda r: type_of.get(r.name.rpartition("_")[0]), context)
+    return found if isinstance(found, str) else None
 
 
 def problem(line: str) -> str | None:

@@ -17,7 +17,7 @@ from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.rows.grammar import PatternRow
 from warploom.dialect.ptx.text.reader import OperandError, OperandReader
 from warploom.dialect.ptx.text.syntax import Register
-from warploom.dialect.ptx.verifier import TargetContext, check
+from warploom.dialect.ptx.verifier import TargetContext, resolve
 from warploom.runtime.cuda.ptxas import version
 
 _ASSEMBLER = tuple(map(int, (version() or "0.0").split(".")[:2]))
@@ -114,11 +114,11 @@ def ours(statements: Sequence[str], target: Target) -> dict[int, str]:
     for number, line in enumerate(statements):
         opcode, _, rest = line.rstrip(";").partition(" ")
         try:
-            message = check(opcode, OperandReader().read(rest), type_of, context, lambda _: "shared")
+            found = resolve(opcode, OperandReader().read(rest), type_of, context, lambda _: "shared")
         except OperandError as error:
-            message = str(error)
-        if message is not None:
-            refused[number] = message
+            found = str(error)
+        if isinstance(found, str):
+            refused[number] = found
     return refused
 
 

@@ -15,7 +15,7 @@ from warploom.dialect.isa import wgmma
 from warploom.dialect.isa.row import CONSTANT, DESCRIPTOR, NEWEST, PREDICATE, TARGETS, VECTOR, Slot, Version
 from warploom.dialect.ptx.text.reader import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
-from warploom.dialect.ptx.verifier import TargetContext, check
+from warploom.dialect.ptx.verifier import TargetContext, resolve
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
 
@@ -70,7 +70,8 @@ def problem(line: str, target: str = "sm_90a", version: Version = CURRENT) -> st
     def type_of(register: Register) -> str | None:
         return TYPES.get(register.name[1])
 
-    return check(opcode, OperandReader().read(rest), type_of, TargetContext(version, (target,)))
+    found = resolve(opcode, OperandReader().read(rest), type_of, TargetContext(version, (target,)))
+    return found if isinstance(found, str) else None
 
 
 def test_every_form_assembles() -> None:

@@ -31,7 +31,7 @@ from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.printer import import_ptx, print_ptx
 from warploom.dialect.ptx.text.reader import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
-from warploom.dialect.ptx.verifier import TargetContext, check
+from warploom.dialect.ptx.verifier import TargetContext, resolve
 
 LETTERS = {"b32": "r", "f16x2": "r", "bf16x2": "r", "f32": "f", "f64": "d", "s32": "r", "u16": "h"}
 TYPES = {"r": "b32", "f": "f32", "d": "f64", "h": "u16", "p": "b64", "q": "pred"}
@@ -65,7 +65,8 @@ def operands(form: Form, *, last: bool = True, signature: tuple[Slot, ...] | Non
 
 
 def problem(opcode: str, text: str, context: TargetContext | None = None) -> str | None:
-    return check(opcode, OperandReader().read(text), type_of, context)
+    found = resolve(opcode, OperandReader().read(text), type_of, context)
+    return found if isinstance(found, str) else None
 
 
 WGMMA_TURNS = 7

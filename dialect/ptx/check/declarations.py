@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias, cast
 
@@ -257,37 +257,26 @@ class Names:
 
     def inside(self, body: Sequence[Statement], function: Function | None = None) -> Names:
         """The names of a scope: these, the parameters of a function, and labels; the others are declared one by one."""
-        inner = replace(
-            self,
-            registers=dict(self.registers),
-            variables=dict(self.variables),
-            lists=dict(self.lists),
-            function=function or self.function,
-            called=set() if function else self.called,
-            here=set(),
-            groups=set(),
-            defined=set(),
-        )
-        for parameter in (*function.parameters, *function.returns) if function else ():
-            if parameter.space == "reg":
-                inner.registers[parameter.name] = parameter.type
-            else:
-                inner.variables[parameter.name] = parameter
+        registers, variables, lists = dict(self.registers), dict(self.variables), dict(self.lists)
+        called = set[str]() if function else self.called
         following = pairwise((*(s for s in body if not isinstance(s, Comment)), None))
-        inner.labels = self.labels | {
+        labels = self.labels | {
             label.name
             for label, next_ in following
             if isinstance(label, Label) and not (isinstance(next_, Directive) and next_.text.startswith(LISTS))
         }
-        return inner
+        for parameter in (*function.parameters, *function.returns) if function else ():
+            if parameter.space == "reg":
+                registers[parameter.name] = parameter.type
+            else:
+                variables[parameter.name] = parameter
+        return Names(self.context, registers, variables, labels, lists, function or self.function, called, self.unread)
 
-    def received(self, variable: Variable | None) -> bool:
-        """Whether a variable is a parameter of the function, which it does not write."""
-        return self.function is not None and any(variable is each for each in self.function.parameters)
-
-    def returned(self, variable: Variable | None) -> bool:
-        """Whether a variable is what the function returns, which it does not read."""
-        return self.function is not None and any(variable is each for each in self.function.returns)
+    def passed(self, variable: Variable | None) -> str:
+        """Whether a variable is "received" by the function, which does not write it, or "returned", so that it does not
+        read it; "" for others."""
+        sides = {"received": self.function.parameters, "returned": self.function.returns} if self.function else {}
+        return next((side for side, some in sides.items() if any(variable is each for each in some)), "")
 
     def declare(self, statement: RegDecl | Variable | Function) -> None:
         """Adds a declaration."""
@@ -394,12 +383,10 @@ class Names:
         variable = self.variables.get(base.name) if isinstance(base, Symbol) else None
         if variable is None or variable.space != "param":
             return None
-        name, received, returned = variable.name, self.received(variable), self.returned(variable)
-        if instruction.root == "st" and received:
-            return f"the parameter '{name}' is received, it cannot be written"
-        if instruction.root == "ld" and returned:
-            return f"the parameter '{name}' is returned, it cannot be read"
-        if received or returned:
+        name, passed = variable.name, self.passed(variable)
+        if (instruction.root, passed) in (("st", "received"), ("ld", "returned")):
+            return f"the parameter '{name}' is {passed}, it cannot be {'written' if passed == 'received' else 'read'}"
+        if passed:
             other = kernel and ".param::func." in inside
             return f"'{name}' is a parameter of a kernel, expected a .param variable of its body" if other else None
         if instruction.root not in ("ld", "st"):

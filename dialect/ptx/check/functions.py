@@ -118,7 +118,7 @@ def _misfit(operand: Operand, formal: Variable, names: Names) -> str | None:
     variable = names.variables.get(operand.name) if isinstance(operand, Symbol) else None
     if variable is None or not {formal.type, variable.type} <= REGISTER_BITS.keys() | ALONE:
         return None  # its declaration is wrong
-    if names.received(variable) or names.returned(variable):
+    if names.passed(variable):
         return f"'{variable.name}' is a parameter of the function itself, expected a .param variable of its body"
     if variable.space.partition("::")[0] != "param":
         return f"expected a .param variable, got '{variable.name}' in .{variable.space}"

@@ -38,7 +38,7 @@ from ..text.syntax import (
     instructions,
     ranges,
 )
-from ..verifier import TargetContext, check
+from ..verifier import TargetContext, resolve
 from .declarations import LISTS, Names, module_problems, version_notes
 from .directives import address_problems, directive_problems, text_problems
 from .functions import call_problem, list_problem
@@ -303,7 +303,8 @@ class Checker:
         if parameter is not None:
             yield f"{instruction.opcode}: {parameter}"
             return
-        message = check(instruction.opcode, instruction.operands, names.type_of, self.context, names.space_of)
+        row = resolve(instruction.opcode, instruction.operands, names.type_of, self.context, names.space_of)
+        message = row if isinstance(row, str) else None
         if message is None and instruction.is_call:
             problem = call_problem(instruction, self._functions, names)
             message = problem and f"{instruction.opcode}: {problem}"

@@ -48,8 +48,30 @@ def _blank(match: re.Match[str]) -> str:
     return "".join("\n" if c == "\n" else " " for c in text)
 
 
+MAX_REGISTERS = 1 << 20
+"""Registers that one declaration may make; far more than compilers do, and what memory is made for."""
+
+UNREAD = ""
+"""The type of registers whose declaration names none that there is."""
+
+ATTRIBUTE = r"(?:\s*\.attribute\s*\(\s*(?P<{}>\.[a-z](?:[^()]|\([^()]*\))*)\))?"
+VARIABLE = re.compile(
+    r"\s*" + ATTRIBUTE.format("before") + r"\s*(?:\.(?P<linking>visible|extern|weak|common)\s+)?"
+    r"\.(?P<space>global|shared|const|local|param|reg)(?P<cta>::\w+)?" + ATTRIBUTE.format("attribute")
+    + r"(?:\s*\.align\s+(?P<align>\w+))?" + ATTRIBUTE.format("after")
+    + r"(?:\s*\.v(?P<vector>[24]))?\s*\.(?P<type>\w+)"
+    r"(?P<pointer>\s*\.ptr(?:\s*\.(?:global|shared|const|local|texref|surfref|samplerref))?(?:\s*\.align\s+\d+)?)?",
+    re.ASCII,
+)  # fmt: skip
+_DECLARATOR = re.compile(
+    rf"\s*(?P<name>{IDENTIFIER})\s*(?:<\s*(?P<count>\w+)\s*>)?(?P<dims>(?:\s*\[[^\]\n;]*\])*)\s*", re.ASCII
+)
+_BRACKET = re.compile(r"[{}(),;]")
+
+
 class Cursor:
-    """The text and where we are in it. `errors` has those behind which reading goes on; others are raised."""
+    """The text and where we are in it, and the declarations there. `errors` has those behind which reading goes on;
+    others are raised."""
 
     def __init__(self, text: str, name: str) -> None:
         self.text = _BLANKED.sub(_blank, text) if "/" in text or "#" in text else text
@@ -125,32 +147,7 @@ class Cursor:
                 break
         self.position = at
 
-
-# The text of declarations. Source: PTX ISA, chapter 5.
-
-MAX_REGISTERS = 1 << 20
-"""Registers that one declaration may make; far more than compilers do, and what memory is made for."""
-
-UNREAD = ""
-"""The type of registers whose declaration names none that there is."""
-
-ATTRIBUTE = r"(?:\s*\.attribute\s*\(\s*(?P<{}>\.[a-z](?:[^()]|\([^()]*\))*)\))?"
-VARIABLE = re.compile(
-    r"\s*" + ATTRIBUTE.format("before") + r"\s*(?:\.(?P<linking>visible|extern|weak|common)\s+)?"
-    r"\.(?P<space>global|shared|const|local|param|reg)(?P<cta>::\w+)?" + ATTRIBUTE.format("attribute")
-    + r"(?:\s*\.align\s+(?P<align>\w+))?" + ATTRIBUTE.format("after")
-    + r"(?:\s*\.v(?P<vector>[24]))?\s*\.(?P<type>\w+)"
-    r"(?P<pointer>\s*\.ptr(?:\s*\.(?:global|shared|const|local|texref|surfref|samplerref))?(?:\s*\.align\s+\d+)?)?",
-    re.ASCII,
-)  # fmt: skip
-_DECLARATOR = re.compile(
-    rf"\s*(?P<name>{IDENTIFIER})\s*(?:<\s*(?P<count>\w+)\s*>)?(?P<dims>(?:\s*\[[^\]\n;]*\])*)\s*", re.ASCII
-)
-_BRACKET = re.compile(r"[{}(),;]")
-
-
-class DeclarationReader(Cursor):
-    """Reads declarations at the cursor."""
+    # Declarations. Source: PTX ISA, chapter 5.
 
     def declared(self) -> Iterator[Variable | RegDecl]:
         """The variables or registers of one statement."""
