@@ -204,23 +204,18 @@ def _f8f6f4() -> Iterator[Mma]:
         yield Mma(Shape(16, 8, 32), a, b, acc, acc, (8, 7), 120, "9.7.14.5.10", SM_120, kind=KIND_F8F6F4)
 
 
-def _scales_of_nibbles() -> Iterator[tuple[str, BlockScale]]:
-    """Kinds of products of 4-bit floats, with the scales of each."""
-    ue8m0, ue4m3 = element_types("ue8m0 ue4m3")
-    yield KIND_MXF4, BlockScale(2, ue8m0, written=False)
-    yield KIND_MXF4, BlockScale(2, ue8m0)
-    yield KIND_MXF4NVF4, BlockScale(2, ue8m0)
-    yield KIND_MXF4NVF4, BlockScale(4, ue4m3)
-
-
 def _scaled() -> Iterator[Mma]:
     """9.7.14.3, table 36  block scaling; only mxf4nvf4 has to name the number of scales."""
-    f32, e2m1, ue8m0 = element_types("f32 e2m1 ue8m0")
+    f32, e2m1, ue8m0, ue4m3 = element_types("f32 e2m1 ue8m0 ue4m3")
     byte, nibble = Shape(16, 8, 32), Shape(16, 8, 64)
     for (a, b), written in product(product(map(element_type, F8F6F4), repeat=2), (False, True)):
         scale = BlockScale(1, ue8m0, written)
         yield Mma(byte, a, b, f32, f32, (8, 7), 120, "9.7.14.5.10", SM_120, kind=KIND_MXF8F6F4, scale=scale)
-    for kind, scale in _scales_of_nibbles():
+    for kind, scale in (
+        (KIND_MXF4, BlockScale(2, ue8m0, written=False)),
+        *((kind, BlockScale(2, ue8m0)) for kind in (KIND_MXF4, KIND_MXF4NVF4)),
+        (KIND_MXF4NVF4, BlockScale(4, ue4m3)),
+    ):
         yield Mma(nibble, e2m1, e2m1, f32, f32, (8, 7), 120, "9.7.14.5.11", SM_120, kind=kind, scale=scale)
     only: Specific = (("sm_120a", (9, 1)), ("sm_120f", (9, 1)))
     yield Mma(nibble, e2m1, e2m1, f32, f32, (9, 1), 120, "9.7.14.5.11", only, kind=KIND_MXF4NVF4,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import IO
@@ -79,22 +79,15 @@ def function_header(op: ptx.FuncOp) -> str:
 
 
 def _print_body(body: Iterable[Operation], lines: list[str], indent: str, names: Names) -> None:
-    append = lines.append
-    name_of = names.__getitem__
+    append, name_of = lines.append, names.__getitem__
     for op in body:
         if type(op) is InstOp:
             try:
-                append(indent + _instruction(op, name_of))
+                append(indent + _template(*op.spelling()) % tuple(map(name_of, op.operands)))
             except KeyError:
                 raise _undeclared(op, names) from None
         else:
             _print_statement(op, lines, indent, names)
-
-
-def _instruction(op: InstOp, name_of: Callable[[SSAValue], str]) -> str:
-    opcode, form, guard = op.spelling()
-    template = _template(opcode, form, guard)
-    return template % tuple(map(name_of, op.operands))
 
 
 @lru_cache(65536)
@@ -279,7 +272,9 @@ class _Importer:
             case syntax.Label():
                 return ptx.LabelOp(statement.name)
             case syntax.RegDecl():
-                return self.declare(statement, registers)
+                op = ptx.RegOp(statement.type, statement.name, statement.count, vector=statement.vector)
+                registers.update(zip(statement.names(), op.results, strict=True))
+                return op
             case syntax.Variable():
                 return ptx.VarOp(statement)
             case syntax.Directive():
@@ -288,12 +283,6 @@ class _Importer:
                 return ptx.CommentOp(statement.text)
             case syntax.Scope():
                 return ptx.ScopeOp(self.body(statement.body, dict(registers)))
-
-    @staticmethod
-    def declare(declared: syntax.RegDecl, registers: Registers) -> ptx.RegOp:
-        op = ptx.RegOp(declared.type, declared.name, declared.count, vector=declared.vector)
-        registers.update(zip(declared.names(), op.results, strict=True))
-        return op
 
     def instruction(self, instruction: syntax.Instruction, registers: Registers) -> InstOp:
         arguments: list[SSAValue] = []

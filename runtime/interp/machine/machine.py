@@ -192,7 +192,7 @@ class Machine:
 
     def __init__(self, launch: KernelRun, geometry: Geometry, stats: Stats) -> None:
         self.launch, self.geometry, self.stats = launch, geometry, stats
-        self.kernel = launch.kernel
+        self.kernel, self.max_steps = launch.kernel, launch.options.max_steps or sys.maxsize
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
         state.dynamic_bytes, state.explicit_cluster = launch.sizes.shared, launch.sizes.cluster is not None
         state.shared_bytes = state.reserved = align(_own_bytes(launch), 128)
@@ -258,7 +258,7 @@ class Machine:
             Replay(self.launch.options.order).run(self.flow, self._one)
         while (group := self._next(tired)) is not None:
             tired = self._advance(*group) or self.flow.gave_way()
-            if self.launch.options.max_steps is not None and self.stats.steps >= self.launch.options.max_steps:
+            if self.stats.steps >= self.max_steps:
                 self._out_of_steps(next(reversed(self.flow.ready), group[0]))
             if standstill.turn(group[0]):
                 self._livelock()
@@ -266,7 +266,7 @@ class Machine:
             self._deadlock()
 
     def _one(self, pc: int, mask: Array) -> None:
-        if self.launch.options.max_steps is not None and self.stats.steps >= self.launch.options.max_steps:
+        if self.stats.steps >= self.max_steps:
             self._out_of_steps(pc)
         self._advance(pc, mask, budget=1)
 
@@ -283,9 +283,7 @@ class Machine:
         """Runs one group until it meets others, splits, waits or ends. Returns whether it used up its turn."""
         sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
         limit = self.flow.limit(pc)
-        turn = budget
-        if self.launch.options.max_steps is not None:
-            turn = min(budget, self.launch.options.max_steps - self.stats.steps)
+        turn = min(budget, self.max_steps - self.stats.steps)
         steps, done = self.steps, 0
         try:
             while done < turn:
@@ -316,7 +314,7 @@ class Machine:
         raise InterpreterError(str(finding), [finding])
 
     def _out_of_steps(self, pc: int) -> NoReturn:
-        message = f"the launch took more than {self.launch.options.max_steps} steps; it is near this instruction"
+        message = f"the launch took more than {self.max_steps} steps; it is near this instruction"
         finding = self.kernel.finding(MachineLimitError.check, pc, message)
         raise InterpreterError(f"{finding}. If this is no endless loop, a larger max_steps lets it go on", [finding])
 
