@@ -110,7 +110,6 @@ LOWERINGS = _homes(
         gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, nvvm.elect.sync,
         scf.condition, scf.for, scf.if, scf.while, scf.yield
         """,
-        "passes.to_ptx.convert_layout": "warp.convert_layout",
         "passes.to_ptx.epilogue": "warp.convert, warp.index, warp.map, warp.reduce, warp.scan",
         "passes.to_ptx.memory_ops": """
         memref.alloc, memref.dim, warp.commit, warp.copy, warp.load, warp.matrix, warp.paged, warp.store, warp.wait
@@ -134,7 +133,8 @@ LOWERINGS = _homes(
         """,
         "passes.to_ptx.packing": "warp.pack",
         "passes.to_ptx.products": """
-        nvvm.setmaxregister, warp.constant, warp.elementwise, warp.mma, warp.subfragment, warp.wgmma
+        nvvm.setmaxregister, warp.constant, warp.convert_layout, warp.elementwise, warp.mma, warp.subfragment,
+        warp.wgmma
         """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.fence, warp.make_barriers, warp.prefetch,

@@ -285,7 +285,7 @@ FEATURE_FILES = {
     "passes/tile/store_epilogue.py",
     "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/candidates.py",
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/convert.py passes/schedule/defaults.py "
-    "passes/tile/store_epilogue.py passes/to_ptx/convert_layout.py",
+    "passes/tile/store_epilogue.py passes/to_ptx/products.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
     "passes/tile/side_operands.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
@@ -323,7 +323,7 @@ FEATURE_FILES = {
     "calls that cost little": "runtime/kernel/kernel.py runtime/cuda/launch.py runtime/cuda/launches.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/warp/conversions.py dialect/warp/conversion_steps.py "
-    "dialect/warp/convert.py passes/to_ptx/convert_layout.py",
+    "dialect/warp/convert.py passes/to_ptx/products.py",
     "kernels in upstream's dialects": "dialect/mlir/gpu.py "
     "dialect/mlir/nvgpu.py dialect/mlir/nvvm.py dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py "
     "passes/to_ptx/upstream.py passes/to_ptx/llvm_kernel.py passes/to_ptx/llvm_operations.py "

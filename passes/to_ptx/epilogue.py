@@ -40,9 +40,9 @@ from .fragments import (
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
-from .products import check_computed, multiplies_by_powers, own, smaller_weights, steps_of
+from .products import check_computed, own
 from .scalars import common_divisor
-from .widening import Widening, byte_of_lane, power_of_two
+from .widening import Widening, byte_of_lane, multiplies_by_powers, power_of_two, smaller_weights, steps_of
 
 # Vectors in shared memory: `along` of `warp.load`.
 

@@ -1,36 +1,39 @@
-"""Products, and arithmetic on their fragments: `mma`, `mma.sp`, `wgmma`; `warp.constant`, `warp.elementwise`,
-`warp.convert`, `warp.subfragment`.
-"""
+"""Products, and their fragments: `mma`, `mma.sp`, `wgmma`; `warp.constant`, `warp.elementwise`, `warp.subfragment`,
+`warp.convert_layout`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.isa.form import ElementType
+from ...dialect.isa.matrix_moves import MOVMATRIX
 from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
-from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.mlir.upstream import RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import fragment_of, memory_of
-from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
+from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
+from ...dialect.warp.convert import BANKS, WIDEST, ConvertLayoutOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp
-from ...dialect.warp.memory import EXPONENT, LoadOp, StoreOp
+from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.rows import MapOp
-from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
 from ...dialect.warp.warpgroup import ROWS, WgmmaOp, descriptor_of
 from ..diagnostics import fail
-from .emitter import WARP, IndexValue, VirtualRegister
-from .fragments import Fragment, TrailingOperand, only_use_is_here
+from .addressing import SharedTile
+from .emitter import WARP, At, IndexValue, VirtualRegister
+from .fragments import REGISTER_BITS, Fragment, TrailingOperand, gather, only_use_is_here, put_together
 from .kernel import KernelLowering, check_multiple, lowers
-from .scalars import divisor_of
+from .memory import offsets, side_by_side
+from .scalars import divisor_of, runs
 
 if TYPE_CHECKING:
+    from ...dialect.warp.conversion_steps import PermuteElements, Shuffles, Step
     from ...dialect.warp.tensor_memory import TensorMmaOp
 
 
@@ -189,7 +192,7 @@ def _set_registers(lowering: KernelLowering, op: Any) -> None:
         lowering.emitter.outermost = lowering.emitter.level
 
 
-# Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`.
+# Arithmetic on fragments: `warp.constant`, `warp.elementwise`.
 
 
 @lowers(ConstantOp)
@@ -200,123 +203,15 @@ def _constant(lowering: KernelLowering, op: ConstantOp) -> None:
 @lowers(ElementwiseOp)
 def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     kind, element = op.kind.data, op.fragment.type.element
-    if kind in (Kind.Sub, Kind.Mul) and _is_of_weights(lowering, op):
-        return
+    if kind in (Kind.Sub, Kind.Mul):
+        from .widening import is_of_weights  # with conversions that most products do not need
+
+        if is_of_weights(lowering, op):
+            return
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
         check_computed(op, element)
-    into = lowering.result(op.fragment, in_place=True)
+    into = lowering.values[op.fragment] = lowering.result(op.fragment, in_place=True)
     lowering.fragments.elementwise(kind, element, list(map(lowering.fragment, op.inputs)), into)
-    lowering.values[op.fragment] = into
-
-
-def _is_of_weights(lowering: KernelLowering, op: ElementwiseOp) -> bool:
-    """Whether an operation stands between the conversion of integers and their product; it is lowered then."""
-    from .widening import Widening, byte_of_lane  # with conversions that most products do not need
-
-    if steps := _scaled_steps(op):
-        if op is steps[-1]:
-            _scale_at_once(lowering, steps)
-        return True
-    inputs, element, made = list(map(lowering.fragment, op.inputs)), op.fragment.type.element, op.inputs[0].owner
-    less_points = made if isinstance(made, ElementwiseOp) and made.kind.data is Kind.Sub else op
-    if (weights := smaller_weights(less_points.inputs[0])) is not None:
-        made, integers, less = weights
-        # What the integers are less is taken away as they are made smaller, and they are scaled at once.
-        if op is not less and not _scaled_steps(op.fragment.get_user_of_unique_use()):
-            widening = Widening(lowering.emitter, integers, element, byte=byte_of_lane(lowering, made))
-            points = None if less is None else lowering.fragment(less.inputs[1])
-            inputs[0] = widening.smaller(inputs[0], made.order, points)
-        lowering.values[op.fragment] = inputs[0]
-        return True
-    if not isinstance(made, ConvertOp) or op.kind.data is not Kind.Mul or made.integers is None:
-        return False
-    widening = Widening(lowering.emitter, made.integers, element)
-    if not multiplies_by_powers(op):
-        lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
-    elif op is (steps := steps_of(op, multiplies_by_powers))[-1]:
-        if len(steps) == 1:
-            lowering.values[op.fragment] = widening.by_powers(*inputs)
-            return True
-        weights, exponents = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
-        orders = [made.order for step in steps if isinstance(made := step.inputs[0].owner, ConvertOp)]
-        results = iter(widening.by_powers_at_once(list(zip(weights, orders, strict=True)), [*chain(*exponents)]))
-        lowering.values |= {step.fragment: list(islice(results, len(inputs[1]))) for step in steps}
-    return True
-
-
-def scaled_integers(op: Operation) -> tuple[ConvertOp, StoredIntegers] | None:
-    """The conversion of integers to bf16 that an operation scales, and these, if they are made smaller before, and the
-    least of them is a power of two away from zero, or none: its product with any scale is exact."""
-    if not isinstance(op, ElementwiseOp) or op.kind.data is not Kind.Mul:
-        return None
-    smaller = op.inputs[0].owner
-    if not isinstance(smaller, ElementwiseOp) or not only_use_is_here(op.inputs[0], op):
-        return None
-    made, integers, less = smaller_weights(smaller.inputs[0]) or (None, None, None)
-    if made is None or integers is None or less is not None:
-        return None
-    least = integers.zero - integers.limits[0]
-    return None if least & (least - 1) else (made, integers)
-
-
-def _scaled_steps(op: Operation | None) -> list[ElementwiseOp]:
-    """The multiplications of integers by scales in all steps of a turn, if there are several."""
-    steps = [] if op is None or scaled_integers(op) is None else steps_of(op, scaled_integers)
-    return steps if len(steps) > 1 else []
-
-
-def _scale_at_once(lowering: KernelLowering, steps: Sequence[ElementwiseOp]) -> None:
-    """Integers of all steps of a turn times their scales."""
-    from .widening import Widening, byte_of_lane
-
-    (made, integers), *_ = every = [pair for step in steps if (pair := scaled_integers(step)) is not None]
-    byte, element = byte_of_lane(lowering, made), steps[0].fragment.type.element
-    weights, scales = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
-    orders = [made.order for made, _ in every]
-    widening = Widening(lowering.emitter, integers, element, byte=byte)
-    results = iter(widening.scaled_at_once(list(zip(weights, orders, strict=True)), [*chain(*scales)]))
-    lowering.values |= {step.fragment: list(islice(results, len(of))) for step, of in zip(steps, scales, strict=True)}
-
-
-def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp | None] | None:
-    """A conversion of integers to bf16, these, and what subtracts their zero points, if what is made smaller alone
-    reads them."""
-    made, times = value.owner, value.get_user_of_unique_use()
-    if not isinstance(made, ConvertOp) or made.integers is None or not isinstance(times, ElementwiseOp):
-        return None
-    less = times if times.kind.data is Kind.Sub and times.inputs[0] is value else None
-    if less is not None:
-        times = less.fragment.get_user_of_unique_use()
-        if not isinstance(times, ElementwiseOp) or made.integers.zero or made.integers.element.signed:
-            return None
-    factor = times.inputs[-1].owner
-    smaller = isinstance(factor, ConstantOp) and factor.value.value.data == SMALLER
-    bf16 = times.fragment.type.element.name == "bf16" and times.kind.data is Kind.Mul
-    return (made, made.integers, less) if smaller and bf16 else None
-
-
-def multiplies_by_powers(op: Operation) -> TypeGuard[ElementwiseOp]:
-    """Whether an operation multiplies floats of 4 bits by powers of two in registers (`Widening.by_powers`)."""
-    if not isinstance(op, ElementwiseOp) or op.kind.data is not Kind.Mul:
-        return False
-    made, load = (value.owner for value in op.inputs)
-    floats = isinstance(made, ConvertOp) and made.integers is not None and made.integers.name == NIBBLES
-    exponents = isinstance(load, LoadOp) and memory_of(load.memory).element_type == EXPONENT
-    return floats and exponents and only_use_is_here(op.inputs[0], op)
-
-
-WIDENS = SubfragmentOp, ConvertOp, ElementwiseOp
-"""What is done to the weights of a step before they are multiplied."""
-
-
-def steps_of(op: Operation, multiplies: Callable[[Operation], object]) -> list[ElementwiseOp]:
-    """The multiplications of a kind in all steps whose weights are made ready together with those of one."""
-    steps = [op]
-    while isinstance(before := steps[0].prev_op, WIDENS):
-        steps.insert(0, before)
-    while isinstance(behind := steps[-1].next_op, WIDENS):
-        steps.append(behind)
-    return [step for step in steps if isinstance(step, ElementwiseOp) and multiplies(step)]
 
 
 def check_computed(op: Operation, element: ElementType) -> None:
@@ -378,3 +273,218 @@ def _takes_apart(source: SSAValue) -> bool:
                for part in parts for use in part.fragment.uses)  # fmt: skip
     disjoint = len({part.at for part in parts}) == len(users) and len({part.fragment.type for part in parts}) == 1
     return isinstance(source.owner, Block) and sums and disjoint
+
+
+# Fragments in another layout: `warp.convert_layout`, within registers, or between lanes.
+
+
+@lowers(ConvertLayoutOp)
+def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
+    from ...dialect.warp.conversion_steps import MoveMatrices, Shuffles, Trip
+
+    if op.scratch is not None:
+        lowering.values[op.fragment] = _through_scratch(lowering, op, lowering.tile(op, op.scratch))
+        return
+    conversion, target, wide = op.conversion(), lowering.target, op.fragment.type.bits > REGISTER_BITS
+    within = (each for each in conversion.routes if not any(isinstance(step, Trip) for step in each.steps))
+    route = next((each for each in within if each.sm <= target.sm and (each.is_free or not wide)), None)
+    if route is None:
+        fail(op, f"expected a way between the layouts that {target} has, got {conversion}")
+    if any(isinstance(step, Shuffles | MoveMatrices) for step in route.steps):
+        lowering.emitter.comment(f"{op.name}: {route}")
+    source_registers, kind, result = lowering.fragment(op.input), op.fragment.type, dict[int, VirtualRegister]()
+    for source, target in zip(op.registers(fragment_of(op.input)), op.registers(kind), strict=True):
+        registers = [source_registers[number] for number in source]
+        for step in route.steps:
+            registers = _step(lowering, step, registers, kind.bits)
+        result |= dict(zip(target, registers, strict=True))
+    registers = [result[number] for number in sorted(result)]
+    alone = op.input.has_one_use() or not any(register in source_registers for register in registers)
+    lowering.values[op.fragment] = registers if alone else own(lowering, op.fragment, registers)
+
+
+def _step(lowering: KernelLowering, step: Step, registers: Fragment, bits: int) -> Fragment:
+    """A step of a route, other than a trip through memory."""
+    from ...dialect.warp.conversion_steps import PermuteElements, Rename, Shuffles
+
+    if isinstance(step, Rename):
+        return [registers[source] for source in step.sources]
+    if isinstance(step, PermuteElements):
+        return _permute(lowering, step, registers, bits)
+    if isinstance(step, Shuffles):
+        return _shuffles(lowering, step, registers)
+    return [lowering.emitter.compute(MOVMATRIX.spelling, register) for register in registers]
+
+
+def _permute(lowering: KernelLowering, step: PermuteElements, registers: Fragment, bits: int) -> Fragment:
+    """Elements to other places of their lane."""
+
+    def source(address: int) -> int | None:
+        position = 0
+        for i, bit in enumerate(step.sources):
+            if address >> i & 1:
+                if bit is None:
+                    return None
+                position |= 1 << bit
+        return position
+
+    result: Fragment = []
+    for first in range(0, 1 << len(step.sources), REGISTER_BITS):
+        wanted = [source(first + at) for at in range(0, REGISTER_BITS, bits)]
+        places = [(at // REGISTER_BITS, at % REGISTER_BITS // bits) for at in wanted if at is not None]
+        result.append(gather(lowering.emitter, registers, places, bits))
+    return result
+
+
+def _shuffles(lowering: KernelLowering, step: Shuffles, registers: Fragment) -> Fragment:
+    """Each round sends one register of each lane. The lane may decide which register is sent, and where it is kept."""
+    received: list[VirtualRegister] = []
+    for turn in step.rounds:
+        sent = _of_lane(lowering, [registers[number] for number in turn.send])
+        if turn.free:
+            received.append(sent)
+            continue
+        received.append(_shuffle(lowering, sent, turn.source))
+    rounds = {(lane, kept): i for i, turn in enumerate(step.rounds) for lane, kept in enumerate(turn.keep)}
+    return [_of_lane(lowering, [received[rounds[lane, n]] for lane in range(LANES)]) for n in range(len(received))]
+
+
+def _shuffle(lowering: KernelLowering, sent: VirtualRegister, source: Sequence[int]) -> VirtualRegister:
+    """Lane l gets what lane `source[l]` sends; lanes are sent to an affine function of their number."""
+    constant, s = source[0], lowering.scalars
+    images = [source[1 << bit] ^ constant for bit in range(WARP_BITS)]
+    if images == [1 << bit for bit in range(WARP_BITS)]:
+        return lowering.emitter.compute("shfl.sync.bfly.b32", sent, constant, *WARP, type=sent.type)
+    number: IndexValue = constant
+    for bit, image in enumerate(images):
+        number = s.xor(number, s.multiply(s.bits(lowering.lane, bit, 1, 0), image))
+    return lowering.emitter.compute("shfl.sync.idx.b32", sent, number, *WARP, type=sent.type)
+
+
+def _of_lane(lowering: KernelLowering, choices: Sequence[VirtualRegister]) -> VirtualRegister:
+    """One of several registers, selected by the lower bits of the lane's number."""
+    if len(choices) == 1:
+        return choices[0]
+    half = len(choices) // 2
+    if all(low is high for low, high in zip(choices[:half], choices[half:], strict=True)):
+        return _of_lane(lowering, choices[:half])
+    low, high = _of_lane(lowering, choices[:half]), _of_lane(lowering, choices[half:])
+    upper = lowering.scalars.compare("ne", lowering.scalars.bits(lowering.lane, half.bit_length() - 1, 1, 0), 0)
+    return lowering.fragments.select(upper, [high], [low])[0]
+
+
+# Fragments in another layout by way of scratch memory, of which each warp has a row.
+#
+# A base tile of the result lies row by row, tile after tile, so that lanes read 16 bytes each and 128 together.
+# What is written row by row would meet at banks: lanes that differ in a bit of the row that stands above the lowest
+# 128 bytes. Each such bit is XORed into a bit of the address that no other lane's bit uses, of those that neither a
+# lane's write nor its read of neighbours covers. Reads then have the same 128 bytes in another order.
+
+WARP_BITS, BANK_BITS = LANES.bit_length() - 1, BANKS.bit_length() - 1
+WORD_ADDRESS_BITS = 2
+
+
+@dataclass(frozen=True)
+class Places:
+    """The address of an element in a warp's scratch memory: the address bit of each bit of its row and column in a base
+    tile of the result, and the further address bit that it flips, if any."""
+
+    source: FragmentType
+    result: FragmentType
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.source.bits // 8
+
+    def natural(self, bit: Bit) -> int:
+        """The bit of the address, row by row."""
+        before = self.result.layout.data.columns if bit.axis == "r" else 1
+        return (self.size * before).bit_length() - 1 + bit.number
+
+    @staticmethod
+    def together(kind: FragmentType) -> int:
+        """Elements of one access of a lane."""
+        return min(side_by_side(kind.layout.data), WIDEST * 8 // kind.bits)
+
+    @cached_property
+    def moved(self) -> Mapping[Bit, int]:
+        """The bits of the row that are exclusive-ored into other address bits, and these bits."""
+        wide = [(self.together(kind) * self.size).bit_length() - 1 for kind in (self.source, self.result)]
+        # So many lanes are served at once that they fill the banks.
+        lanes = self.source.layout.data.lane[: BANK_BITS - max(WORD_ADDRESS_BITS, wide[0])]
+        taken = {self.natural(bit) for bit in lanes}
+        free = (bit for bit in range(max(*wide, WORD_ADDRESS_BITS), BANK_BITS) if bit not in taken)
+        return dict(zip((bit for bit in lanes if self.natural(bit) >= BANK_BITS), free, strict=False))
+
+    def of_lanes(self, kind: FragmentType) -> int:
+        """The bits of the address that depend on the lane."""
+        lanes = kind.layout.data.lane
+        return sum(1 << bit for bit in {*map(self.natural, lanes), *(self.moved[b] for b in lanes if b in self.moved)})
+
+    def offset(self, row: int, along: int) -> tuple[int, int]:
+        """The place of an element in bytes: what is XORed into the place of the lane, and what is added."""
+        layout, size = self.result.layout.data, self.size
+        (i, row), (j, along) = divmod(row, layout.rows), divmod(along, layout.columns)
+        tile = ((i * self.result.tiles[1] + j) * layout.rows * layout.columns * size) >> len(layout.warp)
+        inside = (row * layout.columns + along) * size
+        changed = inside
+        for bit, place in self.moved.items():
+            changed ^= ((row if bit.axis == "r" else along) >> bit.number & 1) << place
+        low = changed % BANKS
+        return low, tile + changed - low
+
+
+class ScratchRow:
+    """Emits the accesses of one operation to the row of scratch memory that the executing warp has."""
+
+    def __init__(self, lowering: KernelLowering, tile: SharedTile, places: Places) -> None:
+        self.lowering, self.tile, self.places = lowering, tile, places
+        emitter, s = lowering.emitter, lowering.scalars
+        # Copies of what is known from the start keep the addresses here; outside they would hold registers in the K
+        # loop.
+        self.lane, thread = (emitter.compute("mov.b32", register) for register in (lowering.lane, lowering.thread))
+        self.lane.bound, thread.bound = lowering.lane.bound, lowering.thread.bound
+        self.base = s.multiply(s.shift_right(thread, WARP_BITS), tile.columns * tile.element_bytes)
+
+    def places_of(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
+        """The registers of a fragment that one access moves, and where."""
+        s, lane_bits = self.lowering.scalars, self.places.of_lanes(kind)
+        mine, start = self.lowering.addressing.shared_bytes_at(
+            self.tile.offset, s.sum(self.base, self._lane(kind.layout.data))
+        )
+        places = list(offsets(kind, self.places.together(kind)))
+        each = len(registers) // len(places)
+        for number, place in enumerate(places):
+            low, high = self.places.offset(*place)
+            # Each warp's part starts at a multiple of the banks, so that bits can be turned in the address itself.
+            turned = low & lane_bits
+            address = self.lowering.emitter.pure("xor.b32", mine, turned) if turned else mine
+            yield registers[number * each :][:each], At(address, start + high + (low & ~lane_bits))
+
+    def _lane(self, layout: Layout) -> IndexValue:
+        s, places = self.lowering.scalars, self.places
+        plain = s.sum(*(s.bits(self.lane, *run) for run in runs([places.natural(bit) for bit in layout.lane])))
+        changed = [places.moved.get(bit) for bit in layout.lane]
+        return s.xor(plain, s.sum(0, *(s.bits(self.lane, *run) for run in runs(changed))))
+
+
+def _through_scratch(lowering: KernelLowering, op: ConvertLayoutOp, tile: SharedTile) -> Fragment:
+    """Converts a layout through shared memory: each lane stores, waits for the warp, and loads its new elements."""
+    source, result, emitter = fragment_of(op.input), op.fragment.type, lowering.emitter
+    emitter.settle()
+    places = Places(source, result)
+    row = ScratchRow(lowering, tile, places)
+    emitter.emit("bar.warp.sync", -1)
+    emitter.comment(f"{op.name}: {source.shape[0]}x{source.shape[1]} {source.element.name} to be read by other lanes")
+    for registers, place in row.places_of(source, lowering.fragment(op.input)):
+        emitter.store("shared", registers, place)
+    emitter.emit("bar.warp.sync", -1)
+    loaded = lowering.fresh(result)
+    alone = places.together(result) * result.bits < REGISTER_BITS
+    pieces = [emitter.register("b16") for _ in range(2 * len(loaded))] if alone else loaded
+    for registers, place in row.places_of(result, pieces):
+        emitter.load("shared", registers, place)
+    if alone:
+        put_together(emitter, pieces, loaded)
+    return loaded

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import chain, islice
+from typing import TypeGuard
+
+from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.ptx.text.syntax import Immediate
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.convert import ConvertOp
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp
+from ...dialect.warp.memory import EXPONENT, LoadOp
 from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
 from .emitter import Emitter, IndexValue, VirtualRegister, word
-from .fragments import Fragment, element_bits
+from .fragments import Fragment, element_bits, only_use_is_here
 from .kernel import KernelLowering
 from .scalars import Instructions
 
@@ -301,3 +308,112 @@ class Widening:
         if self.element.name == "f16":
             return self.emitter.compute("sub.rn.f16x2", pair, self._number(surplus))
         return self.emitter.compute("fma.rn.bf16x2", pair, self._number(1), self._number(-surplus))
+
+
+# Weights between their conversion and their product.
+
+
+def is_of_weights(lowering: KernelLowering, op: ElementwiseOp) -> bool:
+    """Whether an operation stands between the conversion of integers and their product; it is lowered then."""
+    if steps := _scaled_steps(op):
+        if op is steps[-1]:
+            _scale_at_once(lowering, steps)
+        return True
+    inputs, element, made = list(map(lowering.fragment, op.inputs)), op.fragment.type.element, op.inputs[0].owner
+    less_points = made if isinstance(made, ElementwiseOp) and made.kind.data is Kind.Sub else op
+    if (weights := smaller_weights(less_points.inputs[0])) is not None:
+        made, integers, less = weights
+        # What the integers are less is taken away as they are made smaller, and they are scaled at once.
+        if op is not less and not _scaled_steps(op.fragment.get_user_of_unique_use()):
+            widening = Widening(lowering.emitter, integers, element, byte=byte_of_lane(lowering, made))
+            points = None if less is None else lowering.fragment(less.inputs[1])
+            inputs[0] = widening.smaller(inputs[0], made.order, points)
+        lowering.values[op.fragment] = inputs[0]
+        return True
+    if not isinstance(made, ConvertOp) or op.kind.data is not Kind.Mul or made.integers is None:
+        return False
+    widening = Widening(lowering.emitter, made.integers, element)
+    if not multiplies_by_powers(op):
+        lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
+    elif op is (steps := steps_of(op, multiplies_by_powers))[-1]:
+        if len(steps) == 1:
+            lowering.values[op.fragment] = widening.by_powers(*inputs)
+            return True
+        weights, exponents = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
+        orders = [made.order for step in steps if isinstance(made := step.inputs[0].owner, ConvertOp)]
+        results = iter(widening.by_powers_at_once(list(zip(weights, orders, strict=True)), [*chain(*exponents)]))
+        lowering.values |= {step.fragment: list(islice(results, len(inputs[1]))) for step in steps}
+    return True
+
+
+def scaled_integers(op: Operation) -> tuple[ConvertOp, StoredIntegers] | None:
+    """The conversion of integers to bf16 that an operation scales, and these, if they are made smaller before, and the
+    least of them is a power of two away from zero, or none: its product with any scale is exact."""
+    if not isinstance(op, ElementwiseOp) or op.kind.data is not Kind.Mul:
+        return None
+    smaller = op.inputs[0].owner
+    if not isinstance(smaller, ElementwiseOp) or not only_use_is_here(op.inputs[0], op):
+        return None
+    made, integers, less = smaller_weights(smaller.inputs[0]) or (None, None, None)
+    if made is None or integers is None or less is not None:
+        return None
+    least = integers.zero - integers.limits[0]
+    return None if least & (least - 1) else (made, integers)
+
+
+def _scaled_steps(op: Operation | None) -> list[ElementwiseOp]:
+    """The multiplications of integers by scales in all steps of a turn, if there are several."""
+    steps = [] if op is None or scaled_integers(op) is None else steps_of(op, scaled_integers)
+    return steps if len(steps) > 1 else []
+
+
+def _scale_at_once(lowering: KernelLowering, steps: Sequence[ElementwiseOp]) -> None:
+    """Integers of all steps of a turn times their scales."""
+    (made, integers), *_ = every = [pair for step in steps if (pair := scaled_integers(step)) is not None]
+    byte, element = byte_of_lane(lowering, made), steps[0].fragment.type.element
+    weights, scales = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
+    orders = [made.order for made, _ in every]
+    widening = Widening(lowering.emitter, integers, element, byte=byte)
+    results = iter(widening.scaled_at_once(list(zip(weights, orders, strict=True)), [*chain(*scales)]))
+    lowering.values |= {step.fragment: list(islice(results, len(of))) for step, of in zip(steps, scales, strict=True)}
+
+
+def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp | None] | None:
+    """A conversion of integers to bf16, these, and what subtracts their zero points, if what is made smaller alone
+    reads them."""
+    made, times = value.owner, value.get_user_of_unique_use()
+    if not isinstance(made, ConvertOp) or made.integers is None or not isinstance(times, ElementwiseOp):
+        return None
+    less = times if times.kind.data is Kind.Sub and times.inputs[0] is value else None
+    if less is not None:
+        times = less.fragment.get_user_of_unique_use()
+        if not isinstance(times, ElementwiseOp) or made.integers.zero or made.integers.element.signed:
+            return None
+    factor = times.inputs[-1].owner
+    smaller = isinstance(factor, ConstantOp) and factor.value.value.data == SMALLER
+    bf16 = times.fragment.type.element.name == "bf16" and times.kind.data is Kind.Mul
+    return (made, made.integers, less) if smaller and bf16 else None
+
+
+def multiplies_by_powers(op: Operation) -> TypeGuard[ElementwiseOp]:
+    """Whether an operation multiplies floats of 4 bits by powers of two in registers (`Widening.by_powers`)."""
+    if not isinstance(op, ElementwiseOp) or op.kind.data is not Kind.Mul:
+        return False
+    made, load = (value.owner for value in op.inputs)
+    floats = isinstance(made, ConvertOp) and made.integers is not None and made.integers.name == NIBBLES
+    exponents = isinstance(load, LoadOp) and memory_of(load.memory).element_type == EXPONENT
+    return floats and exponents and only_use_is_here(op.inputs[0], op)
+
+
+WIDENS = SubfragmentOp, ConvertOp, ElementwiseOp
+"""What is done to the weights of a step before they are multiplied."""
+
+
+def steps_of(op: Operation, multiplies: Callable[[Operation], object]) -> list[ElementwiseOp]:
+    """The multiplications of a kind in all steps whose weights are made ready together with those of one."""
+    steps = [op]
+    while isinstance(before := steps[0].prev_op, WIDENS):
+        steps.insert(0, before)
+    while isinstance(behind := steps[-1].next_op, WIDENS):
+        steps.append(behind)
+    return [step for step in steps if isinstance(step, ElementwiseOp) and multiplies(step)]
