@@ -279,13 +279,13 @@ FEATURE_FILES = {
     "passes/linalg/product.py passes/tile/side_operands.py passes/to_ptx/memory_ops.py",
     "split-K": "dialect/schedule/schedule.py dialect/warp/mma.py passes/tile/split.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/fragments.py "
-    "passes/linalg/elementwise.py passes/tile/store_epilogue.py",
+    "passes/linalg/elementwise.py passes/tile/fragments.py",
     "products of any size": "passes/schedule/candidates.py passes/schedule/warpgroup_model.py passes/tile/outline.py",
     "two products of one A": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/operands.py "
-    "passes/tile/store_epilogue.py",
+    "passes/tile/fragments.py",
     "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/candidates.py",
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/convert.py passes/schedule/defaults.py "
-    "passes/tile/store_epilogue.py passes/to_ptx/products.py",
+    "passes/tile/fragments.py passes/to_ptx/products.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
     "passes/tile/side_operands.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "

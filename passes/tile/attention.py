@@ -44,10 +44,21 @@ from ..linalg.read_attention import KEYS_OF_BYTES, Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from ..schedule.warpgroup import PLAIN
-from .fragment_math import fma, mapped, multiply_add, number, of_same_document, power, times
+from .fragments import (
+    EpilogueOperands,
+    converted,
+    fma,
+    load,
+    mapped,
+    multiply_add,
+    number,
+    of_same_document,
+    placed,
+    power,
+    times,
+)
 from .operands import COLUMNS_OF_ONES, OperandTiles, as_operand, copies_done, multiplied, warp_origin
 from .outline_attention import Band, OfScores
-from .store_epilogue import EpilogueOperands, converted, load, placed
 from .tiling import Tiling
 
 LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127

@@ -36,9 +36,8 @@ from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import PIECES, Delivery
 from ..schedule.needs import in_containers
 from ..schedule.warpgroup_model import held_columns
-from .fragment_math import mapped_to, one_below
+from .fragments import converted, mapped_to, one_below
 from .side_operands import CHUNK, MetadataTiles, Place, ScaleTiles
-from .store_epilogue import converted
 from .tiling import ProductT, Tiling, schedule_of
 
 ONES, COLUMNS_OF_ONES = Layout.parse("c3 c4 c5 c6 c7 | c0 c1 c2"), 8

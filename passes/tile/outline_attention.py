@@ -28,7 +28,7 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import FACTORS, Attention, AttentionGradient
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import LANES_OF_ROW, slices_of, values_schedule
-from .fragment_math import below, mapped, until
+from .fragments import below, mapped, until
 from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, Outliner, kernel_body, loops_in_tile
 

@@ -31,7 +31,7 @@ from ..linalg.product import along_k
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import VECTORS
-from .fragment_math import mapped
+from .fragments import mapped
 from .operands import FragmentProduct, Multiplication
 from .side_operands import SCALES_OF_UNIT, MetadataTiles, Place, group_scales, shape_of_scales
 

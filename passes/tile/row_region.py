@@ -21,7 +21,8 @@ from ...dialect.warp.fragments import ConstantOp, Kind
 from ...dialect.warp.rows import ACROSS, IDENTITIES, MapOp, ReduceOp, ScanOp, column_of
 from ..linalg.row_reductions import is_in_logarithm, is_sum_below, needed, shows_its_start
 from ..patterns import Index, IndexBuilder, Turn, computed_from
-from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
+from .fragments import APPROXIMATE, fma, mapped, mapped_to, number, power, until
+from .gelu import plus_one
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
 # Where 16 bits of each element are stored, and it is not rounded before, exp is `ex2.approx`, a quotient by one plus

@@ -37,7 +37,7 @@ from ..linalg.row_reductions import HELD, MAX_WARPS, least_warps, reads_once
 from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import LARGEST_ROW, SECTOR_BITS, may_flatten, over_elements, power_of_two
-from .fragment_math import mapped, until
+from .fragments import mapped, until
 from .row_region import rescaled
 from .traversal import ACCESS_BITS, LANE_BITS, WARPS, Traversal, TraversedMemory, joined, lane_layout, lanes_along
 

@@ -30,7 +30,7 @@ from ..linalg.operand import VectorOperand
 from ..linalg.row_reductions import needed, place_of_sum
 from ..linalg.split_rows import SUMMED
 from ..patterns import Index, IndexBuilder
-from .fragment_math import mapped
+from .fragments import mapped
 from .row_region import Load, RowRegion
 from .row_shares import MAX_CTAS, SEVERAL, RowJoin, RowSizes, reduces_rows, traversal_of
 from .tiling import Outliner

@@ -37,9 +37,9 @@ from ..linalg.read_attention import erase_pages
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, rewrite_pattern
 from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import group_scale_tile, scale_lines
+from .fragments import converted, in_layout, load, placed
 from .operands import FragmentProduct, KTurns, Multiplication, OperandTiles, copies_done, slice_number, warp_origin
 from .side_operands import CHUNK, LineTiles, MetadataTiles, Place, ScaleTiles
-from .store_epilogue import converted, in_layout, load, placed
 from .tiling import Tiling, outermost, schedule_of
 
 CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product] | LineTiles

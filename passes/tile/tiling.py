@@ -60,7 +60,7 @@ from ..linalg.product import LARGEST_GRID, Multiplied, Product, along_k, fresh_n
 from ..patterns import Index, IndexBuilder, constant_value, op_type_rewrite_pattern
 from ..schedule.defaults import Arrangement, arrange_in_registers, arrange_warpgroup
 from ..schedule.needs import arrangement, not_copied, rows_of, warpgroup_rows
-from .fragment_math import WINDOW, depends_on_neighbours
+from .gelu import WINDOW, depends_on_neighbours
 
 BOX_BITS = UNIT * BYTE
 """Bits of which the place of a box of a tensor copy is a multiple."""

@@ -23,6 +23,7 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.affine import strides_of
+from ...dialect.mlir.generic import number_of
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, Memory, SwizzleAttr, element_row, memory_of
 from ...dialect.warp.convert import ConvertLayoutOp
@@ -37,7 +38,7 @@ from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, collapsed, expanded
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import SECTOR
-from .fragment_math import integer, mapped
+from .fragments import mapped
 from .tiling import Outliner, kernel_body
 
 ACCESS_BITS = 128
@@ -368,7 +369,7 @@ class TraversalKernel:
         where, bounds = [self.row, index.value(at)], self.traversal.bounds(self.traversal.outputs[number])
         index.insert(StoreOp(value, self.outputs[number], where, in_bounds=bounds))
         if number in self.high_words:
-            signs = mapped(index, lambda x: arith.ShRSIOp(x[0], integer(SIGN_BIT)).result, value)
+            signs = mapped(index, lambda x: arith.ShRSIOp(x[0], number_of(i32, SIGN_BIT).result).result, value)
             index.insert(StoreOp(signs, self.high_words[number], where, in_bounds=bounds))
 
     def _origin(self) -> dict[int, Index]:

@@ -11,7 +11,7 @@ from problems import problem
 from products import Product, Types
 from single_warp import run
 
-from warploom.passes.tile.fragment_math import RaiseGeluPass
+from warploom.passes.tile.gelu import RaiseGeluPass
 from warploom.passes.universe import make_context, parse_mlir
 
 Floats = NDArray[np.float64]

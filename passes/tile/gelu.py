@@ -1,110 +1,25 @@
-"""Arithmetic on fragments from operations on one element, and `warp-raise-gelu`."""
+"""`warp-raise-gelu`: what a gelu is written as, by `tanh` or by `erf`, becomes one `warp.gelu`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeAlias
+from collections.abc import Sequence
+from typing import ClassVar
 
-from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, f64, i32
-from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialect.isa.row import Target
-from ...dialect.layouts.layout import column
-from ...dialect.warp.attributes import FragmentType, fragment_of, schedule_around, target_of
-from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
+from ...dialect.warp.attributes import schedule_around, target_of
+from ...dialect.warp.elements import GeluOp, is_approximate
 from ...dialect.warp.rows import MapOp
 from ..linalg.product import Product
-from ..patterns import Index, IndexBuilder, PatternPass, erase_unused, float_value, rewrite_pattern
+from ..patterns import PatternPass, erase_unused, float_value, rewrite_pattern
 from ..schedule.needs import functions
 
-ElementFunction: TypeAlias = Callable[[Sequence[SSAValue]], SSAValue]
-"""Takes an element of each input and makes one of the result."""
-
-APPROXIMATE = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
-
-
-def mapped(index: IndexBuilder, compute: ElementFunction, *inputs: SSAValue) -> SSAValue:
-    """A fragment like the first input, made element by element; other inputs may be columns."""
-    return mapped_to(index, fragment_of(inputs[0]), compute, *inputs)
-
-
-def mapped_to(index: IndexBuilder, kind: FragmentType, compute: ElementFunction, *inputs: SSAValue) -> SSAValue:
-    """A fragment of a type, made element by element."""
-    block = Block(arg_types=[fragment_of(value).element_type for value in inputs])
-    with ImplicitBuilder(block):
-        YieldOp(compute(block.args))
-    return index.insert(MapOp(inputs, kind, Region(block))).fragment
-
-
-def times(index: IndexBuilder, fragment: SSAValue, column: SSAValue) -> SSAValue:
-    """Each row of a fragment times the element of a column."""
-    return mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, fragment, column)
-
-
-def multiply_add(index: IndexBuilder, fragment: SSAValue, column: SSAValue, added: SSAValue) -> SSAValue:
-    """Each row of a fragment times the element of a column, plus another fragment, rounded once."""
-    return mapped(index, lambda x: fma(x[0], x[1], x[2]), fragment, column, added)
-
-
-def number(value: float, kind: Attribute = f32) -> SSAValue:
-    """A constant of f32 or f64, in a region on elements."""
-    return arith.ConstantOp(FloatAttr(value, f64 if kind == f64 else f32)).result
-
-
-def integer(value: int) -> SSAValue:
-    """A constant of i32, in a region on elements."""
-    return arith.ConstantOp(IntegerAttr(value, i32)).result
-
-
-def fma(a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
-    """a * b + c of elements, rounded once."""
-    return math_dialect.FmaOp(a, b, c).result
-
-
-def power(exponent: SSAValue) -> SSAValue:
-    """2 to the power of an element, by `ex2.approx.ftz` (relative error 2^-22, PTX ISA 9.7.3.21)."""
-    return math_dialect.Exp2Op(exponent, APPROXIMATE).result
-
-
-def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float, how: str = "slt") -> SSAValue:
-    """The element if its column is before `end`, `otherwise` if not."""
-    return arith.SelectOp(arith.CmpiOp(column, end, how), element, number(otherwise, element.type)).result
-
-
-def one_below(bound: int, kind: TypeAttribute, x: Sequence[SSAValue]) -> SSAValue:
-    """1 as a float of at most 16 bits for integers from 0 to below a bound, 0 for others."""
-    inside = arith.CmpiOp(x[0], integer(bound), "ult")
-    return arith.TruncFOp(arith.SelectOp(inside, number(1.0), number(0.0)).result, kind).result
-
-
-def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
-    """A score, or minus infinity where the numbers of the query and of the key differ."""
-    return arith.SelectOp(arith.CmpiOp(x[1], x[2], "eq"), x[0], number(-math.inf)).result
-
-
-def until(
-    index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float, together: int = 1, inside: int = 0,
-    *, length: int = 0,
-) -> SSAValue:  # fmt: skip
-    """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
-    end. Those that are neighbours in a lane are so together, if `together` divides their number, and the first
-    `inside` in any case. With a `length`, they count from the row, and those before it are beyond it too."""
-    kind, held = fragment_of(fragment), fragment_of(fragment).layout.data.element
-    bits = next((i for i, bit in enumerate(held) if bit != column(i)), len(held))
-    own = IndexOp(1, index.value(start), kind, step=math.gcd(1 << bits, together), below=inside)
-    columns, how = index.insert(own).result, "ult" if length else "slt"
-    return mapped(index, lambda x: below(x[1], integer(length), x[0], otherwise, how), fragment, columns)
-
-
-# `warp-raise-gelu`: what a gelu is written as, by `tanh` or by `erf`, becomes one `warp.gelu`.
-#
 # x (1 + tanh(u)) / 2 is x / (1 + 2^t) with t = -2 u log2(e): no sum cancels, and half as many instructions compute it.
 # Likewise x (1 + erf(x / sqrt(2))) / 2. Factors may stand in any order. That is done where the result of the region
 # has at most 16 bits, on targets whose approximate instructions have known bits (`docs/epilogues.md` has the errors).

@@ -1,18 +1,23 @@
-"""`warp-epilogue`: the sums of a warp on their way to D: C is added, the epilogue applied, D stored."""
+"""Fragments loaded, converted and computed element by element; `warp-epilogue`, the way of a warp's sums to D: C is
+added, the epilogue applied, D stored."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TypeAlias
 
+from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
+from xdsl.dialects import math as math_dialect
+from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, MemRefType, ModuleOp, f32, i32
-from xdsl.ir import Block, Operation, Region, SSAValue, TypeAttribute
+from xdsl.dialects.utils import FastMathFlag
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -22,10 +27,11 @@ from ...dialect.isa.wgmma import UNIT, panel_columns
 from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
+from ...dialect.mlir.generic import number_of
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.convert import BANKS, ConvertLayoutOp, ConvertOp, in_lines
 from ...dialect.warp.cta import OF_SLICES, SOME_WARPS
-from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, element_type
+from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, YieldOp, element_type
 from ...dialect.warp.fragments import AXES, ElementwiseOp, Kind, SubfragmentOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import element_of, tile_type
@@ -66,6 +72,80 @@ def placed(operand: KernelArgument) -> tuple[SSAValue, AffineMap]:
     """An operand of a product, with the rows and the columns of D that it runs along."""
     loops = tuple("mn".index(axis) for axis in operand.axis) if isinstance(operand, VectorOperand) else (M, N)
     return operand.value, map_along(2, loops)
+
+
+ElementFunction: TypeAlias = Callable[[Sequence[SSAValue]], SSAValue]
+"""Takes an element of each input and makes one of the result."""
+
+APPROXIMATE = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
+
+
+def mapped(index: IndexBuilder, compute: ElementFunction, *inputs: SSAValue) -> SSAValue:
+    """A fragment like the first input, made element by element; other inputs may be columns."""
+    return mapped_to(index, fragment_of(inputs[0]), compute, *inputs)
+
+
+def mapped_to(index: IndexBuilder, kind: FragmentType, compute: ElementFunction, *inputs: SSAValue) -> SSAValue:
+    """A fragment of a type, made element by element."""
+    block = Block(arg_types=[fragment_of(value).element_type for value in inputs])
+    with ImplicitBuilder(block):
+        YieldOp(compute(block.args))
+    return index.insert(MapOp(inputs, kind, Region(block))).fragment
+
+
+def times(index: IndexBuilder, fragment: SSAValue, column: SSAValue) -> SSAValue:
+    """Each row of a fragment times the element of a column."""
+    return mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, fragment, column)
+
+
+def multiply_add(index: IndexBuilder, fragment: SSAValue, column: SSAValue, added: SSAValue) -> SSAValue:
+    """Each row of a fragment times the element of a column, plus another fragment, rounded once."""
+    return mapped(index, lambda x: fma(x[0], x[1], x[2]), fragment, column, added)
+
+
+def number(value: float, kind: Attribute = f32) -> SSAValue:
+    """A constant of f32 or f64, in a region on elements."""
+    return number_of(kind, value).result
+
+
+def fma(a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
+    """a * b + c of elements, rounded once."""
+    return math_dialect.FmaOp(a, b, c).result
+
+
+def power(exponent: SSAValue) -> SSAValue:
+    """2 to the power of an element, by `ex2.approx.ftz` (relative error 2^-22, PTX ISA 9.7.3.21)."""
+    return math_dialect.Exp2Op(exponent, APPROXIMATE).result
+
+
+def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float, how: str = "slt") -> SSAValue:
+    """The element if its column is before `end`, `otherwise` if not."""
+    return arith.SelectOp(arith.CmpiOp(column, end, how), element, number(otherwise, element.type)).result
+
+
+def one_below(bound: int, kind: TypeAttribute, x: Sequence[SSAValue]) -> SSAValue:
+    """1 as a float of at most 16 bits for integers from 0 to below a bound, 0 for others."""
+    inside = arith.CmpiOp(x[0], number_of(i32, bound).result, "ult")
+    return arith.TruncFOp(arith.SelectOp(inside, number(1.0), number(0.0)).result, kind).result
+
+
+def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
+    """A score, or minus infinity where the numbers of the query and of the key differ."""
+    return arith.SelectOp(arith.CmpiOp(x[1], x[2], "eq"), x[0], number(-math.inf)).result
+
+
+def until(
+    index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float, together: int = 1, inside: int = 0,
+    *, length: int = 0,
+) -> SSAValue:  # fmt: skip
+    """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
+    end. Those that are neighbours in a lane are so together, if `together` divides their number, and the first
+    `inside` in any case. With a `length`, they count from the row, and those before it are beyond it too."""
+    kind, held = fragment_of(fragment), fragment_of(fragment).layout.data.element
+    bits = next((i for i, bit in enumerate(held) if bit != column(i)), len(held))
+    own = IndexOp(1, index.value(start), kind, step=math.gcd(1 << bits, together), below=inside)
+    columns, how = index.insert(own).result, "ult" if length else "slt"
+    return mapped(index, lambda x: below(x[1], number_of(i32, length).result, x[0], otherwise, how), fragment, columns)
 
 
 class EpilogueOperands:
