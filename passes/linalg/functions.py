@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, IntegerType, ModuleOp, f16, f32, f64, i64
+from xdsl.dialects.builtin import AnyFloat, IntegerType, f16, f32, f64, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -24,7 +24,7 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.generic import number_of
 from ...dialect.warp.elements import is_approximate
 from ..diagnostics import fail
-from ..patterns import apply_patterns, constant_value, operations_of
+from ..patterns import constant_value
 
 Scalar = SSAValue
 
@@ -453,6 +453,8 @@ OF_INTEGERS: Mapping[str, Expansion] = {
 
 EXPANDED = (*OF_FLOATS, *OF_CLASSES, *OF_INTEGERS)
 """The names of all functions that become others, beside those of f64 alone."""
+LAST = {*EXPANDED, *OF_F64, math.PowFOp.name}
+"""Those that no kernel may have left, of `OF_F64` if they are of f64."""
 
 
 @dataclass(frozen=True)
@@ -482,12 +484,3 @@ class ExpandFunction(RewritePattern):
             made = function(*(arith.ExtFOp(v, f32).result if v.type == narrow else v for v in op.operands))
             results = made if isinstance(made, tuple) else (made,)
             rewriter.replace(op, [], [arith.TruncFOp(r, narrow).result if narrow else r for r in results])
-
-
-def expand_last(module: ModuleOp) -> None:
-    """Replaces what of such functions is left, those of f64 among them."""
-    ops = operations_of(module)
-    names = {each.name for each in ops if each.name not in OF_F64 or each.operands[0].type == f64}
-    if not names.isdisjoint({*EXPANDED, *OF_F64, math.PowFOp.name}):
-        while apply_patterns((ExpandFunction(last=True),), module):
-            continue  # with the functions that the others are made from

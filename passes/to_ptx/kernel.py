@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
     SymbolRefAttr,
+    f64,
     i1,
     i8,
     i16,
@@ -46,7 +47,7 @@ from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MAX_CTAS, 
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
 from ..linalg.product import PTX_NAME, fresh_name
-from ..patterns import constant_value, operations_of
+from ..patterns import apply_patterns, constant_value, operations_of
 from .addressing import (
     CHUNK,
     INDEX_LIMIT,
@@ -451,6 +452,16 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
     return ptx.ModuleOp(name, body, version="{}.{}".format(*version), target=target.name)
 
 
+def _expand_functions(module: ModuleOp) -> None:
+    """Replaces functions that no instruction computes by others, where a kernel has one left."""
+    from ..linalg.functions import LAST, OF_F64, ExpandFunction  # of which most kernels have no use
+
+    ops = operations_of(module)
+    left = {each.name for each in ops if each.name not in OF_F64 or each.operands[0].type == f64}
+    while not left.isdisjoint(LAST) and apply_patterns((ExpandFunction(last=True),), module):
+        continue  # with the functions that the others are made from
+
+
 class ConvertWarpToPtxPass(ModulePass):
     """Replaces every `gpu.module` by a `ptx.module` of the same name. It first expands remaining rings to barriers, as
     `warp-synchronise` does, and allocates memory without an offset, as `warp-allocate` does."""
@@ -468,9 +479,7 @@ class ConvertWarpToPtxPass(ModulePass):
 
             SynchronisePass().apply(ctx, op)
         if any(name.startswith("math.") or (name.startswith("arith.") and name not in LOWERINGS) for name in names):
-            from ..linalg.functions import expand_last  # of which most kernels have no use
-
-            expand_last(op)
+            _expand_functions(op)
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
         others = [] if modules else operations_of(op)
