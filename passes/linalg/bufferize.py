@@ -7,23 +7,24 @@ what is on the way to it, being needed nowhere else, into the same memory. Every
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias, TypeGuard
+from typing import ClassVar, TypeGuard
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func, memref, scf, tensor
+from xdsl.dialects import arith, func, math, memref, scf, tensor
 from xdsl.dialects.builtin import (
     AnyFloat,
+    ArrayAttr,
     DenseIntOrFPElementsAttr,
+    DictionaryAttr,
     IndexType,
     IntegerAttr,
     IntegerType,
     MemRefType,
     ModuleOp,
     NoneAttr,
-    StridedLayoutAttr,
+    ShapedType,
     TensorType,
     UnrankedTensorType,
     UnregisteredOp,
@@ -34,26 +35,25 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import strides_of
+from ...dialect.mlir.affine import Nest
 from ...dialect.mlir.generic import number_of
-from ...dialect.mlir.upstream import CastOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, warn
-from ..patterns import IndexBuilder, constant_value, slice_of
+from ..patterns import IndexBuilder, apply_patterns, constant_value
 from .constants import copy_before, global_of, hold_conditions, is_multiplied
 from .generalize import GENERALIZED, generalize
-from .operand import EXTENTS, collapse, collapsed, expand, expanded, groups_of, kept_dimensions
-from .reshapes import is_collapsible, regroups_static_sizes
+from .operand import EXTENTS, groups_of
+from .reshapes import Shaped, is_collapsible, memory_like, regroups_static_sizes, reshaped, subview_of, viewed
 
 
 def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
     """Bufferises every function of a module that has tensors. In other functions only the results change. Raises a
     located diagnostic for operations on tensors that are not structured operations of `linalg`."""
-    from . import front_ends
-
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
         values = [a for b in function.body.blocks for a in b.args] + [r for op in function.walk() for r in op.results]
         kinds = {type(value.type): value.type for value in values}
@@ -64,11 +64,64 @@ def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
                 fail(function, f"expected tensors of floats, integers or indices, got {kind}")
         if TensorType in kinds:
             if len(function.body.blocks) == 1:
-                front_ends.simplify(function, tf32=tf32)
+                simplify(function, tf32=tf32)
             TensorFunction(function).rewrite()
-            front_ends.update_signature(function)
+            update_signature(function)
         elif function.function_type.outputs and MemRefType in kinds and len(function.body.blocks) == 1:
-            front_ends.return_in_arguments(function)
+            from .front_ends import return_in_arguments
+
+            return_in_arguments(function)
+            update_signature(function)
+
+
+def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
+    """Gives each operation a single result, and lets products read operands without the operations that moved them.
+    With `tf32`, f32 factors may be rounded."""
+    from . import front_ends, moved_operands, reshapes, sizes, tensors
+
+    names, wide = {op.name for op in function.walk()}, tensors.fuse_wide
+
+    def where(kind: type[Operation], pattern: RewritePattern) -> tuple[RewritePattern, ...]:
+        return (pattern,) if kind.name in names else ()
+
+    apply_patterns((*sizes.PATTERNS, *where(tensor.ExtractOp, sizes.read_in_order)), function)
+    tensors.drop_unused(function.body.block, function)
+    narrow = where(arith.TruncIOp, front_ends.narrow_sums)
+    first = tensors.one_result_each, front_ends.pass_sizes, *where(tensor.ExtractOp, front_ends.read_number), *narrow
+    apply_patterns((*first, tensors.add_start, tensors.fill_for_each, front_ends.compute_slice), function)
+    tensors.drop_unused(function.body.block)
+    chained, decomposed = tuple[RewritePattern, ...](), tuple[RewritePattern, ...]()
+    if any(isinstance(op, math.ExpOp | tensor.ExpandShapeOp) for op in function.walk()):
+        apply_patterns((moved_operands.expand_batch,), function)
+        scaled = [moved_operands.scale_behind] if tf32 else []
+        largest = where(arith.AndIOp, moved_operands.largest_of_all)
+        chained, decomposed = moved_operands.DECOMPOSED, (*scaled, wide, wide, *largest)
+    kinds = {value.type for op in function.walk() for value in (*op.operands, *op.results)}
+    units = [reshapes.drop_unit_loops] if any(isinstance(t, ShapedType) and 1 in t.get_shape() for t in kinds) else []
+    of_moves, last = (chained, moved_operands.PATTERNS), (tensors.fuse_diamond, wide, *units)
+    for patterns in ((*units, moved_operands.reshape_units), chained, decomposed, moved_operands.PATTERNS, last):
+        for pattern in patterns if patterns not in of_moves or any(map(tensors.moves, function.walk())) else ():
+            apply_patterns((pattern,), function)
+    if apply_patterns(where(arith.ExtUIOp, front_ends.count_in_floats), function):
+        apply_patterns((wide,), function)
+    if any(len(Nest.of(op).summed) > 1 for op in function.walk() if isinstance(op, LinalgStructuredOperation)):
+        apply_patterns((reshapes.sum_in_two,), function)
+        if apply_patterns((reshapes.collapse_summed, reshapes.collapse_pixels), function):
+            apply_patterns((reshapes.collapse_row,), function)
+            apply_patterns((reshapes.collapse_row,), function, reverse=True)
+            apply_patterns((reshapes.fold_reshapes,), function)
+    tensors.drop_unused(function.body.block)
+
+
+def update_signature(function: func.FuncOp) -> None:
+    """Updates the type of a function whose results became its last arguments. Attributes of arguments stay with them;
+    those of results go to the arguments, as in MLIR's `buffer-results-to-out-params`, if each result became one."""
+    before, results = len(function.function_type.inputs), function.properties.pop("res_attrs", None)
+    function.update_function_type()
+    none = [DictionaryAttr({})] * (len(function.args) - before)
+    if function.arg_attrs is not None or results is not None:
+        added = results if isa(results, ArrayAttr[DictionaryAttr]) and len(results) == len(none) else none
+        function.arg_attrs = ArrayAttr([*(function.arg_attrs or [DictionaryAttr({})] * before), *added])
 
 
 @dataclass(frozen=True)
@@ -87,10 +140,6 @@ class BufferizePass(ModulePass):
 
 
 Tensor = TensorType[Attribute]
-
-Shaped: TypeAlias = tensor.CollapseShapeOp | tensor.ExpandShapeOp | tensor.ExtractSliceOp | tensor.CastOp
-SHAPED = (tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
-"""Operations whose result is a view of their operand's memory."""
 
 
 def _is_tensor(kind: Attribute) -> TypeGuard[Tensor]:
@@ -178,7 +227,7 @@ class TensorFunction:
             )
         elif isinstance(op, tensor.DimOp):
             self._size(op)
-        elif isinstance(op, SHAPED):
+        elif isinstance(op, Shaped):
             self._view(op)
         elif isinstance(op, tensor.InsertSliceOp):
             self._insert(op)
@@ -269,7 +318,7 @@ class TensorFunction:
             # The source was put where its other shape is returned, or is the memory that the part is put back into.
             self.buffers[op.results[0]] = target
         else:
-            view = builder.insert(_viewed(op, source)).results[0]
+            view = builder.insert(viewed(op, source)).results[0]
             if target is not None:
                 copy_before(op, view, target)
             self.buffers[op.results[0]] = view if target is None else target
@@ -319,14 +368,14 @@ class TensorFunction:
             self.buffers[op.result] = destination
             self.done.append(op)
             return
-        from .tensors import covers
+        from .front_ends import covers
 
         if destination is None and not covers(op):
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
         if destination is not None and destination != target:
             copy_before(op, destination, target)
-        part = builder.insert(_part(op, target, memory_of(source).get_shape()))
+        part = builder.insert(subview_of(op, target, memory_of(source).get_shape()))
         copy_before(op, source, part.result)
         self.buffers[op.result] = target
         self.done.append(op)
@@ -391,7 +440,7 @@ class TensorFunction:
         what a loop hands on, or one that has taken the same part, to write to. Inputs are not written, nor what another
         tensor is a view of."""
         is_input = memory.owner is self.function.body.block and memory not in self.returned.values()
-        if isinstance(insert.dest.owner, SHAPED) or is_input:
+        if isinstance(insert.dest.owner, Shaped) or is_input:
             return None
         others = [use.operation for use in insert.dest.uses if use.operation is not insert]
         part, block = others[0] if len(others) == 1 else None, op.parent
@@ -407,7 +456,7 @@ class TensorFunction:
             if not written or any(part.properties[name] != insert.properties[name] for name in names):
                 return None
         if insert not in self.turned:
-            view = _part(insert, memory, _memory(insert.source.type).get_shape())
+            view = subview_of(insert, memory, _memory(insert.source.type).get_shape())
             self.turned[insert] = Builder(InsertPoint.before(op)).insert(view).result
         return self.turned[insert]
 
@@ -436,61 +485,13 @@ class TensorFunction:
             return self._place(user, memory, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
             argument = self._destination(user.results[0], op)
-            kind = _memory(value.type) if argument is None else _like(argument, value.type)
+            kind = _memory(value.type) if argument is None else memory_like(argument, value)
             if argument is not None and regroups_static_sizes(user, kind, memory_of(argument)):
                 if user not in self.turned:
                     builder = Builder(InsertPoint.before(op))
-                    self.turned[user] = builder.insert(_reshaped(user, argument, kind, builder)).results[0]
+                    self.turned[user] = builder.insert(reshaped(user, argument, kind, builder)).results[0]
                 return self.turned[user]
         return None
-
-
-def _viewed(op: Shaped, source: SSAValue) -> Operation:
-    """The view of memory that corresponds to a view of a tensor."""
-    match op:
-        case tensor.CollapseShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
-            return collapse(source, groups_of(op))
-        case tensor.ExpandShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
-            shape = op.result.type.get_shape()
-            return expand(source, [[shape[d] for d in group] for group in groups_of(op)], op.dynamic_output_shape)
-        case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
-            return _reshaped(op, source, _like(source, op.result.type))
-        case tensor.CastOp():
-            return CastOp.build(operands=[source], result_types=[_like(source, op.dest.type)])
-        case tensor.ExtractSliceOp():
-            return _part(op, source, op.result.type.get_shape())
-
-
-def _like(source: SSAValue, kind: Attribute) -> MemRefType[Attribute]:
-    """The memory type of a tensor that is a view of the memory of another one."""
-    return MemRefType(memory_of(source).element_type, _memory(kind).get_shape(), NoneAttr(), NoneAttr())
-
-
-def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, shape: Sequence[int]) -> memref.SubviewOp:
-    """The subview of memory that a slice reads or writes, with the rank of `shape`."""
-    kind = memory_of(source)
-    if strides_of(kind) is None:
-        fail(op, f"expected a part of strided memory, got one of {kind}")
-    whole = memref.SubviewOp.infer_result_type(kind, *slice_of(op, lambda value: value))
-    steps = strides_of(whole) or ()
-    layout = StridedLayoutAttr([steps[d] for d in kept_dimensions(whole.get_shape(), shape)], whole.get_offset())
-    result = MemRefType(kind.element_type, shape, layout, kind.memory_space)
-    return memref.SubviewOp(
-        source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
-    )
-
-
-def _reshaped(
-    op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, source: SSAValue, kind: MemRefType[Attribute],
-    back: Builder | None = None,
-) -> Operation:  # fmt: skip
-    """A reshape's result as a view of its source's memory; with `back`, which makes sizes, the other way round."""
-    groups = groups_of(op)
-    if isinstance(op, tensor.CollapseShapeOp) != (back is not None):
-        return collapsed(source, kind, groups)
-    if back is None:
-        return expanded(source, kind, groups, [] if isinstance(op, tensor.CollapseShapeOp) else op.dynamic_output_shape)
-    return expanded(source, kind, groups, IndexBuilder(back).unknown_sizes(source))
 
 
 def _uses(op: LinalgStructuredOperation, number: int) -> bool:

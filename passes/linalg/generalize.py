@@ -49,7 +49,7 @@ from ..patterns import apply_patterns, mixed, rewrite_pattern
 from .constants import COVERED, contents, is_splat, spread_number
 from .functions import EXPANDED, ExpandFunction
 from .operand import numbered
-from .reshapes import LinalgBuilder, collapse, expand
+from .tensors import LinalgBuilder, collapse, expand
 
 TENSORS = (
     "bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "tensor.splat", "linalg.pack", "linalg.unpack",
@@ -94,7 +94,7 @@ def generalize(module: ModuleOp, kept: Collection[str] = ()) -> None:
 
         patterns.append(apply_to_elements)
     if "tensor.concat" in names:
-        from .tensors import compute_parts
+        from .front_ends import compute_parts
 
         compute_parts(module)
     if not names.isdisjoint(TENSORS):

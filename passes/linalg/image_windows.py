@@ -26,7 +26,7 @@ from ...dialect.warp.views import WindowOp
 from ..patterns import IndexBuilder, float_value, operations_between, rewrite_pattern
 from .memory_uses import decline, touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
-from .reshapes import LinalgBuilder
+from .tensors import LinalgBuilder
 from .window_sums import PADDING, WindowSum
 
 ALIGNED = 8

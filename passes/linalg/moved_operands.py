@@ -32,17 +32,8 @@ from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import float_value, rewrite_pattern
 from .contraction import around
 from .operand import Groups, groups_of, numbered
-from .reshapes import (
-    LinalgBuilder,
-    Reshape,
-    added_units,
-    collapse,
-    expand,
-    fold_reshapes,
-    follows,
-    regroup_behind,
-    with_units,
-)
+from .reshapes import added_units, fold_reshapes, follows, regroup_behind, with_units
+from .tensors import LinalgBuilder, Reshape, collapse, expand
 
 
 class Movement(NamedTuple):

@@ -1,23 +1,22 @@
 """Dimensions of a tensor merged, dropped and added: reshapes that undo each other, reductions without dimensions of
-size 1, and rows of several dimensions as one."""
+size 1, and rows of several dimensions as one; and what they are in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
-from xdsl.builder import ImplicitBuilder
+from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, tensor
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType, NoneAttr, TensorType, f32, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, TensorType, f32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
-from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import (
     FIXED,
@@ -30,114 +29,22 @@ from ...dialect.mlir.affine import (
     map_along,
     strides_of,
 )
-from ...dialect.mlir.generic import EXTENSIONS, arithmetic, number_of
+from ...dialect.mlir.generic import arithmetic
+from ...dialect.mlir.upstream import CastOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
-from ..patterns import IndexBuilder, LocatedRewriter, float_value, rewrite_pattern
+from ..diagnostics import fail
+from ..patterns import IndexBuilder, float_value, rewrite_pattern, slice_of
+from . import operand
 from .contraction import adds_products, around
-from .operand import Groups, groups_of, reassociation
-
-Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
+from .operand import Groups, collapsed, expanded, groups_of, kept_dimensions
+from .tensors import LinalgBuilder, Reshape, collapse, expand
 
 # Dimensions of size 1 that reductions keep: loops and results without them.
 #
 # A front end reduces `tensor<40x72xf32>` to `tensor<40x1xf32>`, or to `tensor<40xf32>`, which it then expands. Here the
 # reduction, and the elementwise operations on what it makes, have the first form of neither: a result is expanded
 # behind its operation, and an operand that was expanded is read as it was before.
-
-
-def collapse(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.CollapseShapeOp:
-    """A tensor with one dimension for each group."""
-    kind = TensorType(element_type(value), sizes)
-    return tensor.CollapseShapeOp.build(
-        operands=[value], properties={"reassociation": reassociation(groups)}, result_types=[kind]
-    )
-
-
-def expand(
-    value: SSAValue, groups: Groups, sizes: Sequence[int], unknown: Sequence[SSAValue] = ()
-) -> tensor.ExpandShapeOp:
-    """A tensor with several dimensions for each. `unknown` are the sizes that are not known, below 0."""
-    kind = TensorType(element_type(value), sizes)
-    shape = [size if size >= 0 else DYNAMIC_INDEX for size in sizes]
-    return tensor.ExpandShapeOp(value, unknown, reassociation(groups), shape, kind)
-
-
-BodyBuilder: TypeAlias = (
-    Region | Callable[[SSAValue, SSAValue], SSAValue] | Callable[[SSAValue, SSAValue, SSAValue], SSAValue]
-)
-"""What makes an element: of those of one or two inputs, and of what it is put into; of more as a function of any."""
-
-
-class LinalgBuilder(IndexBuilder):
-    """Builds operations of `linalg` for another one, whose location they have, `before` it or what is named: on
-    tensors, or on memory."""
-
-    def __init__(self, op: Operation, before: Operation | None = None) -> None:
-        super().__init__(LocatedRewriter(op, before))
-        self.op = op
-
-    def empty(self, kind: Attribute, sizes: Sequence[SSAValue] = ()) -> SSAValue:
-        """A tensor, or memory, without contents. `sizes` are those that the type does not tell."""
-        if isa(kind, MemRefType[Attribute]):
-            return self.insert(memref.AllocOp(sizes, [], kind)).memref
-        return self.insert(tensor.EmptyOp(sizes, kind)).tensor
-
-    def filled(self, kind: Attribute, number: SSAValue | float, sizes: Sequence[SSAValue] = ()) -> SSAValue:
-        """The same, filled with a number."""
-        empty = self.empty(kind, sizes)
-        if not isinstance(number, SSAValue):
-            number = self.insert(number_of(element_type(empty), number)).result
-        results = [] if isinstance(kind, MemRefType) else [kind]
-        made = self.insert(FillOp([number], [empty], results))
-        return made.results[0] if results else empty
-
-    def computed(
-        self,
-        inputs: Sequence[SSAValue],
-        into: SSAValue,
-        maps: Sequence[AffineMap],
-        body: BodyBuilder,
-        summed: Collection[int] = (),
-    ) -> SSAValue:
-        """What a body makes of elements of inputs, and of what it is put into."""
-        if not isinstance(body, Region):
-            block = Block(arg_types=map(element_type, (*inputs, into)))
-            with ImplicitBuilder(block):
-                YieldOp(body(*block.args))
-            body = Region(block)
-        results = [] if isinstance(into.type, MemRefType) else [into.type]
-        made = self.insert(generic(self.op, inputs, [into], body, maps, summed, results))
-        return made.results[0] if results else into
-
-    def elementwise(self, inputs: Sequence[SSAValue], kind: Attribute, body: BodyBuilder) -> SSAValue:
-        """A tensor of which each element is made of one of each input, of tensors of its shape."""
-        into = self.empty(kind, self.unknown_sizes(inputs[0]))
-        return self.computed(inputs, into, [AffineMap.identity(len(shape_of(into)))] * (len(inputs) + 1), body)
-
-
-def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
-    """Whether the dimensions of each group are known to be contiguous, so that they can become one."""
-    kind = memory_of(source)
-    strides, shape = strides_of(kind), kind.get_shape()
-    if isinstance(kind.layout, NoneAttr) or strides is None:
-        return True
-    several = ([d for d in group if shape[d] != 1] for group in groups)
-    steps = ((strides[a], strides[b], shape[b]) for group in several for a, b in pairwise(group))
-    return all(inner is not None and size >= 0 and outer == inner * size for outer, inner, size in steps)
-
-
-def regroups_static_sizes(op: Reshape, source: MemRefType[Attribute], result: MemRefType[Attribute]) -> bool:
-    """Whether the dimensions that a reshape merges, or splits one into, have known sizes."""
-    shape = (source if isinstance(op, tensor.CollapseShapeOp) else result).get_shape()
-    return all(shape[d] >= 0 for group in groups_of(op) if len(group) > 1 for d in group)
-
-
-def moves(op: Operation) -> bool:
-    """Whether an operation may move the elements of a tensor, and do nothing more than extend them."""
-    if isinstance(op, GenericOp):
-        return len(op.inputs) == 1 and isinstance(op.body.block.first_op, (YieldOp, *EXTENSIONS))
-    return isinstance(op, TransposeOp | Reshape)
 
 
 def added_units(value: SSAValue) -> dict[int, int] | None:
@@ -480,3 +387,75 @@ def _regrouped(value: SSAValue) -> tuple[tensor.CollapseShapeOp, tensor.ExpandSh
         return None
     before, after = ({prod(shape[d:]) for d in range(len(shape))} for shape in map(shape_of, (collapsed.src, value)))
     return (collapsed, expanded) if not before <= after and follows(collapsed.src, _sums, _is_of_elements) else None
+
+
+# Views of tensors as views of memory.
+
+Shaped: TypeAlias = Reshape | tensor.ExtractSliceOp | tensor.CastOp
+"""What makes a view of a tensor."""
+
+
+def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether the dimensions of each group are known to be contiguous, so that they can become one."""
+    kind = memory_of(source)
+    strides, shape = strides_of(kind), kind.get_shape()
+    if isinstance(kind.layout, NoneAttr) or strides is None:
+        return True
+    several = ([d for d in group if shape[d] != 1] for group in groups)
+    steps = ((strides[a], strides[b], shape[b]) for group in several for a, b in pairwise(group))
+    return all(inner is not None and size >= 0 and outer == inner * size for outer, inner, size in steps)
+
+
+def regroups_static_sizes(op: Reshape, source: MemRefType[Attribute], result: MemRefType[Attribute]) -> bool:
+    """Whether the dimensions that a reshape merges, or splits one into, have known sizes."""
+    shape = (source if isinstance(op, tensor.CollapseShapeOp) else result).get_shape()
+    return all(shape[d] >= 0 for group in groups_of(op) if len(group) > 1 for d in group)
+
+
+def viewed(op: Shaped, source: SSAValue) -> Operation:
+    """The view of memory that corresponds to a view of a tensor."""
+    match op:
+        case tensor.CollapseShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
+            return operand.collapse(source, groups_of(op))
+        case tensor.ExpandShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
+            shape = op.result.type.get_shape()
+            return operand.expand(
+                source, [[shape[d] for d in group] for group in groups_of(op)], op.dynamic_output_shape
+            )
+        case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
+            return reshaped(op, source, memory_like(source, op.result))
+        case tensor.CastOp():
+            return CastOp.build(operands=[source], result_types=[memory_like(source, op.dest)])
+        case tensor.ExtractSliceOp():
+            return subview_of(op, source, op.result.type.get_shape())
+
+
+def memory_like(source: SSAValue, view: SSAValue) -> MemRefType[Attribute]:
+    """The memory type of a tensor that is a view of the memory of another one."""
+    return MemRefType(memory_of(source).element_type, shape_of(view), NoneAttr(), NoneAttr())
+
+
+def subview_of(
+    op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, shape: Sequence[int]
+) -> memref.SubviewOp:
+    """The subview of memory that a slice reads or writes, with the rank of `shape`."""
+    kind = memory_of(source)
+    if strides_of(kind) is None:
+        fail(op, f"expected a part of strided memory, got one of {kind}")
+    whole = memref.SubviewOp.infer_result_type(kind, *slice_of(op, lambda value: value))
+    steps = strides_of(whole) or ()
+    layout = StridedLayoutAttr([steps[d] for d in kept_dimensions(whole.get_shape(), shape)], whole.get_offset())
+    result = MemRefType(kind.element_type, shape, layout, kind.memory_space)
+    return memref.SubviewOp(
+        source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
+    )
+
+
+def reshaped(op: Reshape, source: SSAValue, kind: MemRefType[Attribute], back: Builder | None = None) -> Operation:
+    """A reshape's result as a view of its source's memory; with `back`, which makes sizes, the other way round."""
+    groups = groups_of(op)
+    if isinstance(op, tensor.CollapseShapeOp) != (back is not None):
+        return collapsed(source, kind, groups)
+    if back is None:
+        return expanded(source, kind, groups, [] if isinstance(op, tensor.CollapseShapeOp) else op.dynamic_output_shape)
+    return expanded(source, kind, groups, IndexBuilder(back).unknown_sizes(source))

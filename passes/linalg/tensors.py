@@ -1,17 +1,28 @@
-"""Elementwise operations on tensors: computed where an operation reads them, for each result, and for each part."""
+"""Operations on tensors: how they are built, and elementwise ones computed where an operation reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
-from math import prod
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
-from xdsl.builder import Builder
-from xdsl.dialects import tensor
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects import memref, tensor
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, UnitAttr, f64, i1, i64
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    IntegerType,
+    MemRefType,
+    ModuleOp,
+    TensorType,
+    UnitAttr,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+)
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
@@ -19,35 +30,102 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import Nest, NestAccess, generic, is_plain, loops_of
+from ...dialect.mlir.generic import EXTENSIONS, arithmetic, number_of, weighted
 from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.op_shapes import is_pure
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, apply_patterns, computed_from, erase_unused, is_unused, rewrite_pattern
-from .constants import COVERED, number_for_input
+from ..patterns import (
+    IndexBuilder,
+    LocatedRewriter,
+    apply_patterns,
+    computed_from,
+    erase_unused,
+    is_unused,
+    rewrite_pattern,
+)
+from .constants import number_for_input
 from .contraction import adds_products
-from .moved_operands import Movement, collapse_behind
-from .operand import groups_of
-from .reshapes import LinalgBuilder, expand
+from .operand import Groups, groups_of, reassociation
+
+Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
 
 
-def covers(op: tensor.InsertSliceOp) -> bool:
-    """Whether an insertion is the first of some that fill all of a tensor without contents: parts of a concatenation,
-    or those of every so many elements along each dimension."""
-    if COVERED in op.attributes:
-        return True
-    puts, last = list[tensor.InsertSliceOp](), op
-    while isinstance(last, tensor.InsertSliceOp) and (not puts or last.dest is puts[-1].result):
-        puts.append(last)
-        last = next((use.operation for use in last.result.uses), None)
-    numbers = [[[*each.iter_values()] for each in (put.static_offsets, put.static_sizes, put.static_strides)]
-               for put in puts]  # fmt: skip
-    offsets, sizes, strides = zip(*numbers, strict=True)
-    steps = strides[0]
-    apart = all(each == steps for each in strides) and len({*map(tuple, offsets)}) == len(puts)
-    first = all(0 <= at < step for each in offsets for at, step in zip(each, steps, strict=True))
-    shape = shape_of(op.result)
-    return apart and first and min(*shape, *chain(*sizes)) >= 0 and sum(map(prod, sizes)) == prod(shape)
+def collapse(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.CollapseShapeOp:
+    """A tensor with one dimension for each group."""
+    kind = TensorType(element_type(value), sizes)
+    return tensor.CollapseShapeOp.build(
+        operands=[value], properties={"reassociation": reassociation(groups)}, result_types=[kind]
+    )
+
+
+def expand(
+    value: SSAValue, groups: Groups, sizes: Sequence[int], unknown: Sequence[SSAValue] = ()
+) -> tensor.ExpandShapeOp:
+    """A tensor with several dimensions for each. `unknown` are the sizes that are not known, below 0."""
+    kind = TensorType(element_type(value), sizes)
+    shape = [size if size >= 0 else DYNAMIC_INDEX for size in sizes]
+    return tensor.ExpandShapeOp(value, unknown, reassociation(groups), shape, kind)
+
+
+BodyBuilder: TypeAlias = (
+    Region | Callable[[SSAValue, SSAValue], SSAValue] | Callable[[SSAValue, SSAValue, SSAValue], SSAValue]
+)
+"""What makes an element: of those of one or two inputs, and of what it is put into; of more as a function of any."""
+
+
+class LinalgBuilder(IndexBuilder):
+    """Builds operations of `linalg` for another one, whose location they have, `before` it or what is named: on
+    tensors, or on memory."""
+
+    def __init__(self, op: Operation, before: Operation | None = None) -> None:
+        super().__init__(LocatedRewriter(op, before))
+        self.op = op
+
+    def empty(self, kind: Attribute, sizes: Sequence[SSAValue] = ()) -> SSAValue:
+        """A tensor, or memory, without contents. `sizes` are those that the type does not tell."""
+        if isa(kind, MemRefType[Attribute]):
+            return self.insert(memref.AllocOp(sizes, [], kind)).memref
+        return self.insert(tensor.EmptyOp(sizes, kind)).tensor
+
+    def filled(self, kind: Attribute, number: SSAValue | float, sizes: Sequence[SSAValue] = ()) -> SSAValue:
+        """The same, filled with a number."""
+        empty = self.empty(kind, sizes)
+        if not isinstance(number, SSAValue):
+            number = self.insert(number_of(element_type(empty), number)).result
+        results = [] if isinstance(kind, MemRefType) else [kind]
+        made = self.insert(FillOp([number], [empty], results))
+        return made.results[0] if results else empty
+
+    def computed(
+        self,
+        inputs: Sequence[SSAValue],
+        into: SSAValue,
+        maps: Sequence[AffineMap],
+        body: BodyBuilder,
+        summed: Collection[int] = (),
+    ) -> SSAValue:
+        """What a body makes of elements of inputs, and of what it is put into."""
+        if not isinstance(body, Region):
+            block = Block(arg_types=map(element_type, (*inputs, into)))
+            with ImplicitBuilder(block):
+                YieldOp(body(*block.args))
+            body = Region(block)
+        results = [] if isinstance(into.type, MemRefType) else [into.type]
+        made = self.insert(generic(self.op, inputs, [into], body, maps, summed, results))
+        return made.results[0] if results else into
+
+    def elementwise(self, inputs: Sequence[SSAValue], kind: Attribute, body: BodyBuilder) -> SSAValue:
+        """A tensor of which each element is made of one of each input, of tensors of its shape."""
+        into = self.empty(kind, self.unknown_sizes(inputs[0]))
+        return self.computed(inputs, into, [AffineMap.identity(len(shape_of(into)))] * (len(inputs) + 1), body)
+
+
+def moves(op: Operation) -> bool:
+    """Whether an operation may move the elements of a tensor, and do nothing more than extend them."""
+    if isinstance(op, GenericOp):
+        return len(op.inputs) == 1 and isinstance(op.body.block.first_op, (YieldOp, *EXTENSIONS))
+    return isinstance(op, TransposeOp | Reshape)
 
 
 def maker_of(op: LinalgStructuredOperation, number: int, *, counts: bool = False) -> GenericOp | None:
@@ -268,153 +346,45 @@ def _alone(op: GenericOp, number: int) -> GenericOp:
     return generic(op, inputs, [op.outputs[number]], body, maps, summed, kinds)
 
 
-MAX = 4
-"""Tensors behind one another that an operation is computed for one by one."""
-
-
-def _elementwise(op: object) -> Nest | None:
-    """The nest of an operation that computes each element of one new tensor once, in order; None for other
-    operations."""
-    if not isinstance(op, GenericOp) or len(op.results) != 1 or not isinstance(op.outputs[0].owner, tensor.EmptyOp):
-        return None
-    nest = Nest.of(op)
-    in_order = nest.writes[0].loops == tuple(range(nest.loops)) and not nest.summed and not nest.indices
-    reads = all(len(set(read.loops)) == len(read.loops) and min(read.loops, default=0) >= 0 for read in nest.reads)
-    static = min(shape_of(op.results[0]), default=0) > 0
-    return nest if in_order and reads and static and not nest.writes[0].element.uses else None
-
-
-def _on_part(
-    op: GenericOp, inputs: Sequence[SSAValue], shape: Sequence[int], before: Operation | None = None
-) -> SSAValue:
-    """The operation on parts of its inputs, with a result of the given shape."""
-    make = LinalgBuilder(op, before)
-    empty = make.empty(TensorType(element_type(op.results[0]), shape))
-    return make.computed(inputs, empty, Nest.of(op).maps, op.body.clone())
+def _starts(op: Operation, number: int) -> bool:
+    """Whether an operand is what an operation starts from."""
+    return isinstance(op, LinalgStructuredOperation) and number >= len(op.inputs)
 
 
 @rewrite_pattern
-def compute_on_parts(op: GenericOp, rewriter: PatternRewriter) -> None:
-    """Replaces an elementwise operation on tensors behind one another by one on each."""
-    nest = _elementwise(op)
-    if Movement.of(op.results[0]) is not None:  # what reads it can read it before, where it is narrower
+def fill_for_each(op: FillOp, rewriter: PatternRewriter) -> None:
+    """Gives each operation that starts from a filled tensor a fill of its own, so that its sums can start from the
+    constant, and one that does not read it the tensor before it is filled."""
+    uses, empty = list(op.results[0].uses) if op.results else [], op.outputs[0].owner
+    for use in uses:
+        if _starts(user := use.operation, use.index) and not user.regions[0].block.args[use.index].uses:
+            user.operands[use.index] = op.outputs[0]
+    starts = [use for use in op.results[0].uses if _starts(use.operation, use.index)] if uses else []
+    if not isinstance(empty, tensor.EmptyOp) or len(uses) < 2:
         return
-    for read in nest.reads if nest is not None else ():
-        joined = read.value.owner
-        if nest is None or not isinstance(joined, tensor.ConcatOp) or len(joined.inputs) > MAX:
-            continue
-        loop, start, parts = read.loops[joined.dim.value.data], 0, list[SSAValue]()
-        for source in joined.inputs:
-            size = shape_of(source)[joined.dim.value.data]
-            inputs = list[SSAValue]()
-            for other in nest.reads:
-                if other.value is joined.result and other.loops == read.loops:
-                    inputs.append(source)
-                elif loop in other.loops:
-                    inputs.append(_slice(other.value, other.loops.index(loop), start, size, rewriter))
-                else:
-                    inputs.append(other.value)
-            shape = list(shape_of(op.results[0]))
-            shape[loop] = size
-            parts.append(_on_part(op, inputs, shape))
-            start += size
-        kind = TensorType(element_type(op.results[0]), shape_of(op.results[0]))
-        rewriter.replace(op, tensor.ConcatOp(parts, loop, kind))
-        if not joined.result.uses:
-            rewriter.erase(joined)
-        return
-
-
-def _slice(value: SSAValue, dimension: int, start: int, size: int, rewriter: PatternRewriter) -> SSAValue:
-    shape = shape_of(value)
-    offsets = [start if d == dimension else 0 for d in range(len(shape))]
-    sizes = [size if d == dimension else each for d, each in enumerate(shape)]
-    return rewriter.insert(tensor.ExtractSliceOp.from_static_parameters(value, offsets, sizes)).result
+    for use in starts:
+        make, sizes = LinalgBuilder(op, before=use.operation), empty.dynamic_sizes
+        use.operation.operands[use.index] = make.filled(empty.tensor.type, op.inputs[0], sizes)
+    rewriter.has_done_action = True
 
 
 @rewrite_pattern
-def compute_slice(op: tensor.ExtractSliceOp, rewriter: PatternRewriter) -> None:
-    """Replaces a slice of an elementwise result by the operation on slices, if the rest is unused, or is converted."""
-    source, offsets = op.source.owner, list(op.static_offsets.iter_values())
-    sizes, steps = list(op.static_sizes.iter_values()), list(op.static_strides.iter_values())
-    nest, users = _elementwise(source), [use.operation for use in op.source.uses]
-    plain = not any((op.offsets, op.sizes, op.strides)) and len(op.result.type.get_shape()) == len(sizes)
-    if nest is None or not isinstance(source, GenericOp) or not plain:
+def add_start(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+    """Makes a product that accumulates into a bias start from zero, and adds the bias behind it. The epilogue of the
+    product then does that, and writes the result once."""
+    if len(op.results) != 1 or len(op.outputs) != 1:
         return
-    converts = (moved := Movement.of(op.source)) is not None and moved.extension is not None
-    if not converts and not all(isinstance(user, tensor.ExtractSliceOp) for user in users):
+    start, kind = op.outputs[0], op.results[0].type
+    bias, body, exact = start.owner, weighted(op.body.block), element_type(start) in (f32, i32)
+    if body is None or not body.is_plain or not isinstance(bias, GenericOp) or not exact:
         return
-    inputs = list[SSAValue]()
-    for read in nest.reads:
-        first, count, step = ([numbers[loop] for loop in read.loops] for numbers in (offsets, sizes, steps))
-        if count == list(shape_of(read.value)):
-            inputs.append(read.value)
-            continue
-        part = tensor.ExtractSliceOp.from_static_parameters(read.value, first, count, step)
-        inputs.append(rewriter.insert(part).result)
-    rewriter.replace(op, [], [_on_part(source, inputs, sizes, op)])
-    if not source.results[0].uses:
-        rewriter.erase(source)
-
-
-@rewrite_pattern
-def reduce_parts(op: GenericOp, rewriter: PatternRewriter) -> None:
-    """Reduces rows part after part where slices are equal parts of them, as halves of a head are that is normed and
-    turned: parts that lie side by side are then one row of a kernel."""
-    along = (nest := Nest.of(op)).loops - 1
-    in_order = len(op.results) == 1 and [read.loops for read in nest.reads] == [tuple(range(nest.loops))]
-    if not in_order or list(nest.summed) != [along] or nest.combination is None or nest.indices:
+    empty = bias.outputs[0].owner
+    if not Nest.of(bias).is_elementwise or not isa(kind, TensorType[Attribute]):
         return
-    value, result = op.inputs[0], op.outputs[0]
-    if size := _size_of_parts(value, along):
-        for start in range(0, shape_of(value)[along], size):
-            part = _slice(value, along, start, size, rewriter)
-            result = LinalgBuilder(op).computed([part], result, nest.maps, op.body.clone(), [along])
-        rewriter.replace(op, [], [result])
-
-
-def _size_of_parts(value: SSAValue, dimension: int) -> int:
-    """The size of the few equal parts along a dimension that slices take of what elementwise operations make a value
-    of, in its shape; 0 if there are none."""
-    shape, sizes, values = shape_of(value), set[int](), [value]
-    for source in values:
-        slices = (use.operation for use in source.uses if isinstance(use.operation, tensor.ExtractSliceOp))
-        taken = ((x.static_sizes.get_values(), x.static_strides.get_values()) for x in slices)
-        sizes |= {cut[dimension] for cut, steps in taken if steps[dimension] == 1} - {shape[dimension]}
-        nest = _elementwise(source.owner)
-        alike = (read.value for read in (nest.reads if nest is not None else ()) if shape_of(read.value) == shape)
-        values += dict.fromkeys(each for each in alike if each not in values)
-    size = sizes.pop() if len(sizes) == 1 else 0
-    return size if size > 0 and shape[dimension] in range(2 * size, MAX * size + 1, size) else 0
-
-
-@rewrite_pattern
-def read_known_sizes(op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
-    """Makes a concatenation read a tensor of known sizes, not what only forgets them."""
-    for number, value in enumerate(op.operands):
-        cast = value.owner
-        if isinstance(cast, tensor.CastOp) and min(shape_of(cast.source), default=0) >= 0:
-            op.operands[number] = cast.source
-            rewriter.has_done_action = True
-
-
-@rewrite_pattern
-def join_concatenations(op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
-    """Makes the parts of a concatenation parts of another one along the same dimension, which alone reads it."""
-    for number, value in enumerate(op.inputs):
-        inner = value.owner
-        if isinstance(inner, tensor.ConcatOp) and inner.dim == op.dim and value.has_one_use():
-            parts = [*op.inputs[:number], *inner.inputs, *op.inputs[number + 1 :]]
-            rewriter.replace(op, tensor.ConcatOp(parts, op.dim.value.data, op.result.type))
-            rewriter.erase(inner)
-            return
-
-
-PARTS = convert_behind_reshape, collapse_behind, compute_on_parts, compute_slice, reduce_parts, join_concatenations
-
-
-def compute_parts(module: ModuleOp) -> None:
-    """Applies the patterns to a module, in place, as often as they apply."""
-    apply_patterns((read_known_sizes,), module)
-    while apply_patterns(PARTS, module):
-        pass
+    if not isinstance(empty, tensor.EmptyOp) or empty.tensor.type != kind:
+        return
+    make, product = LinalgBuilder(op), op.clone()
+    product.operands[len(op.inputs)] = make.filled(kind, 0, empty.dynamic_sizes)
+    inputs, last = [make.insert(product).results[0], start], make.empty(kind, empty.dynamic_sizes)
+    maps = [AffineMap.identity(len(kind.get_shape()))] * 3
+    rewriter.replace(op, [], [make.computed(inputs, last, maps, lambda a, b, _: arithmetic("add", a, b))])

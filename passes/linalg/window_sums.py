@@ -31,7 +31,7 @@ from ..patterns import rewrite_pattern
 from .elementwise import read_elementwise
 from .memory_uses import Replacement, roots_of
 from .operand import collapse, expand, root, users_of
-from .reshapes import LinalgBuilder
+from .tensors import LinalgBuilder
 
 PADDING = "warp.padding"
 """On a sum over windows: how many zeros stand before each dimension of its images, and as many as are read behind."""

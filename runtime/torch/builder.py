@@ -23,7 +23,8 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.affine import generic, map_along
 from ...dialect.mlir.contraction import ContractionOp
 from ...dialect.mlir.forall import PadOp
-from ...passes.linalg.reshapes import around, collapse, expand
+from ...passes.linalg.contraction import around
+from ...passes.linalg.tensors import collapse, expand
 from .decompositions import PRIMITIVES
 from .options import aten, decompositions, expression, is_operator, prims, pytree, sympy, traced
 from .scalars import (
