@@ -1,9 +1,11 @@
-"""Conversions of fragments: `warp.convert` to other elements, `warp.convert_layout` to another layout."""
+"""What becomes of a fragment: `warp.convert`, other elements; `warp.convert_layout`, another layout; `warp.reduce` and
+`warp.scan`, its rows taken together."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import (
@@ -13,7 +15,9 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     StringAttr,
+    UnitAttr,
     f32,
+    f64,
     i64,
 )
 from xdsl.ir import Operation, SSAValue, TypeAttribute
@@ -21,9 +25,10 @@ from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def, tr
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..layouts.layout import LANES, Layout, column, permuted, row
+from ..layouts.layout import LANES, Bit, Layout, column, permuted, row
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, FragmentType, Memory, element_row, fragment_of, is_shared, memory_of
+from .fragments import Kind, KindAttr
 from .op_shapes import WarpOp
 from .stored import StoredIntegers
 
@@ -299,3 +304,151 @@ def in_lines(kind: FragmentType, aligned: int = BYTE * WIDEST) -> Layout:
     own = min(min(aligned, BYTE * WIDEST // bits).bit_length() - 1, across, len(rows_of_warp) + across - lanes)
     further = [*(column(i) for i in range(own, across)), *rows_of_warp]
     return Layout(tuple(further[:lanes]), (*(column(i) for i in range(own)), *further[lanes:]), warp)
+
+
+# Along the rows of fragments: `warp.reduce`.
+#
+# What a row gives is a column: a fragment of one column, whose layout says with the axis `x` which lanes hold the same
+# element. A column of sums may still be in parts, one for each lane of a row::
+#
+#     c1 c2 r0 r1 r2 | c0 r3       a matrix: each row lies in four lanes
+#     c0 c1 r0 r1 r2 | r3          what each lane makes of its own elements: four parts of a row
+#     x0 x1 r0 r1 r2 | r3          what four lanes make of these: each of them has the whole
+
+IDENTITIES = {
+    Kind.Add: 0.0,
+    Kind.Mul: 1.0,
+    Kind.Max: -math.inf,
+    Kind.Min: math.inf,
+    Kind.Maximum: -math.inf,
+    Kind.Minimum: math.inf,
+}
+"""What rows are taken together by, and the number that changes nothing."""
+
+ROW_BITS = (32, 64)
+"""Of the elements of a column."""
+
+
+def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
+    """The layout of a vector with one value for each row. With `parts`, each lane has the value of its own elements."""
+
+    def renamed(bits: tuple[Bit, ...]) -> Iterator[Bit]:
+        counts = {"c": count(), "x": count()}
+        for bit in bits:
+            axis = bit.axis if bit.axis == "r" or (parts and bit.axis == "c") else "x"
+            yield bit if axis == "r" else Bit(axis, next(counts[axis]))
+
+    element = tuple(bit for bit in layout.element if bit.axis == "r")
+    return Layout(tuple(renamed(layout.lane)), element, layout.warp)
+
+
+def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
+    """The type of what becomes of each row of a fragment."""
+    layout = column_layout(kind.layout.data, parts=parts)
+    return FragmentType.of(kind.role.data, kind.shape[0], layout.columns, kind.element_type, layout)
+
+
+def is_column_of(kind: FragmentType, fragment: FragmentType) -> bool:
+    """Whether a type is that of columns of a fragment, of elements that fill registers."""
+    return kind.bits in ROW_BITS and kind == column_of(fragment.with_element(kind.element_type))
+
+
+@irdl_op_definition
+class ReduceOp(WarpOp):
+    """Reduces each row of a fragment to one element, or to a partial result for each lane that has elements of the
+    row::
+
+        %m = warp.reduce max %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+                               to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+        %l = warp.reduce add %p : ... to !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
+        %sum = warp.reduce add %l : ... to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+
+    Elements have 32 or 64 bits. Each lane combines the first and the second half of its elements, then the halves of
+    the result, and so on. Then the lanes exchange their results by `shfl.sync.bfly`, beginning with the lowest bit of
+    the lane number. If one operand is NaN, `max` and `min` return the number, and `maximum` and `minimum` return NaN.
+
+    `positive` says that most rows of f32 have an element above zero, as products of matrices do. Their `max` is then
+    that of the bits as integers, three at a time from sm_90 on, and the rows of a warp are reduced again where one has
+    no such element. A row with a NaN may be reduced to it.
+
+    In the region of `warp.rows`, it reduces an element with all others of its row::
+
+        %m = warp.reduce max %x : f32 to f32
+    """
+
+    name = "warp.reduce"
+
+    kind = prop_def(KindAttr)
+    positive = opt_prop_def(UnitAttr)
+    input = operand_def()
+    result = result_def()
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind (`positive` $positive^)? $input attr-dict `:` type($input) `to` type($result)"
+
+    def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False, positive: bool = False):
+        result = column_of(value.type, parts=parts) if isinstance(value.type, FragmentType) else value.type
+        super().__init__(KindAttr(kind), UnitAttr() if positive else None, value, result)
+
+    def verify_(self) -> None:
+        source, result = self.input.type, self.result.type
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+        if self.positive is not None and not (
+            self.kind.data == Kind.Max and isinstance(source, FragmentType) and source.element_type == f32
+        ):
+            raise VerifyException(f"expected max of a fragment of f32 where positive, got {self.kind.data} of {source}")
+        if not isinstance(source, FragmentType):
+            if source != result or source not in (f32, f64):
+                raise VerifyException(f"expected an element of f32 or f64, and a result of its type, got {source}")
+            return
+        if source.bits not in ROW_BITS:
+            raise VerifyException(f"expected elements of 32 or 64 bits, got {source}")
+        if source.layout.data.warp and any(bit.axis == "c" for bit in source.layout.data.warp):
+            raise VerifyException(f"expected each row within one warp, got {source}")
+        complete, parts = column_of(source), column_of(source, parts=True)
+        if result not in (complete, parts):
+            raise VerifyException(f"expected a result of {complete} or {parts}, got {result}")
+
+
+@irdl_op_definition
+class ScanOp(WarpOp):
+    """Combines each element of a row with all before it, and with those of a column that `start` has for each row::
+
+        %y = warp.scan add %x from %before : !column : !fragment to !fragment
+
+    The columns of lanes follow each other, in the order of lanes. Each lane combines its neighbours, then lanes by
+    `shfl.sync.up`. In the region of `warp.rows`, it goes along the whole row::
+
+        %y = warp.scan add %x : f32 to f32
+    """
+
+    name = "warp.scan"
+
+    kind = prop_def(KindAttr)
+    input = operand_def()
+    start = opt_operand_def()
+    result = result_def()
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $input (`from` $start^ `:` type($start))? attr-dict `:` type($input) `to` type($result)"
+
+    def __init__(self, kind: Kind, value: SSAValue, start: SSAValue | None = None) -> None:
+        super().__init__(KindAttr(kind), value, start, value.type)
+
+    def verify_(self) -> None:
+        source, start = self.input.type, None if self.start is None else self.start.type
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+        if self.result.type != source:
+            raise VerifyException(f"expected a result of {source}, got {self.result.type}")
+        if not isinstance(source, FragmentType):
+            if source not in (f32, f64) or start is not None:
+                raise VerifyException(f"expected an element of f32 or f64 alone, got {source}")
+            return
+        lanes = [(at, bit.number) for at, bit in enumerate(source.layout.data.lane) if bit.axis == "c"]
+        follow = all((at + 1, column + 1) == after for (at, column), after in pairwise(lanes))
+        if source.bits not in ROW_BITS or source.layout.data.warp or not follow:
+            raise VerifyException(f"expected columns that lanes hold in order, of 32 or 64 bits, got {source}")
+        if start not in (None, column_of(source)):
+            raise VerifyException(f"expected a start of {column_of(source)}, got {start}")

@@ -22,9 +22,9 @@ from xdsl.utils.exceptions import DiagnosticException
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.generic import contracted, weighted
 from ...dialect.warp.attributes import element_row
+from ...dialect.warp.convert import IDENTITIES
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import Kind
-from ...dialect.warp.rows import IDENTITIES
 from . import contraction
 from .elementwise import EVERYTHING, Bounds, bounds_after, is_long
 from .memory_uses import decline

@@ -25,11 +25,11 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED
+from ...dialect.warp.convert import ReduceOp
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import PointwiseOp, element_type, shape_of
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.fragments import Kind
-from ...dialect.warp.rows import ReduceOp
 from ..patterns import constant_value
 from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, map_of
 from .elementwise import CASTS, fits, is_long

@@ -19,9 +19,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.affine import Nest, is_constant, is_projection, loops_of, map_along
 from ...dialect.warp.attributes import in_place_of, is_memory
+from ...dialect.warp.convert import IDENTITIES, ReduceOp, ScanOp
 from ...dialect.warp.elements import IndexOp, YieldOp, element_type, only_computes, shape_of
 from ...dialect.warp.fragments import Kind
-from ...dialect.warp.rows import IDENTITIES, ReduceOp, RowsOp, ScanOp
+from ...dialect.warp.rows import RowsOp
 from ..diagnostics import chose, remark
 from ..patterns import computed_from, constant_value, float_value, rewrite_pattern
 from .element_expressions import REDUCTIONS, writer_before

@@ -21,9 +21,10 @@ from xdsl.pattern_rewriter import PatternRewriter
 from ...dialect.isa.row import TARGETS
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
 from ...dialect.warp.attributes import is_memory, memory_of, target_of
+from ...dialect.warp.convert import ReduceOp
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.fragments import Kind
-from ...dialect.warp.rows import ACROSS, ReduceOp, RowsOp, apart
+from ...dialect.warp.rows import ACROSS, RowsOp, apart
 from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import chose
 from ..patterns import LocatedRewriter, computed_from, operations_between, rewrite_pattern

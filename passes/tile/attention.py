@@ -32,11 +32,11 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import BYTE, ScheduleAttr, fragment_of, memory_of
-from ...dialect.warp.convert import ConvertOp
+from ...dialect.warp.convert import ConvertOp, ReduceOp, column_of
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp, fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute, tile_type
-from ...dialect.warp.rows import EpilogueOp, ReduceOp, column_of
+from ...dialect.warp.rows import EpilogueOp
 from ...dialect.warp.synchronisation import ArriveLastOp
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..linalg.product import Product, padded

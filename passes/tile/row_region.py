@@ -16,9 +16,10 @@ from xdsl.dialects.builtin import f32, f64, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
+from ...dialect.warp.convert import IDENTITIES, ReduceOp, ScanOp, column_of
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
 from ...dialect.warp.fragments import ConstantOp, Kind
-from ...dialect.warp.rows import ACROSS, IDENTITIES, MapOp, ReduceOp, ScanOp, column_of
+from ...dialect.warp.rows import ACROSS, MapOp
 from ..linalg.row_reductions import is_in_logarithm, is_sum_below, needed, shows_its_start
 from ..patterns import Index, IndexBuilder, Turn, computed_from
 from .fragments import APPROXIMATE, fma, mapped, mapped_to, number, power, until

@@ -17,11 +17,12 @@ from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
+from ...dialect.warp.convert import IDENTITIES, ReduceOp, ScanOp
 from ...dialect.warp.elements import IndexOp, all_yielded, element_type, shape_of
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import tile_type
-from ...dialect.warp.rows import ACROSS, IDENTITIES, ReduceOp, RowsOp, ScanOp, times_of
+from ...dialect.warp.rows import ACROSS, RowsOp, times_of
 from ...dialect.warp.synchronisation import (
     CLUSTER,
     ArriveOp,

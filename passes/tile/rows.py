@@ -19,11 +19,12 @@ from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import FIXED, loops_of, strides_of
 from ...dialect.warp.attributes import FragmentType, in_place_of, is_memory, memory_of
+from ...dialect.warp.convert import ReduceOp
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.rows import ACROSS, ReduceOp, RowsOp
+from ...dialect.warp.rows import ACROSS, RowsOp
 from ...dialect.warp.views import HALF_WORD, MatrixOp, are_pairs
 from ..diagnostics import fail
 from ..linalg.operand import VectorOperand

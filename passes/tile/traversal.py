@@ -26,11 +26,10 @@ from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.generic import number_of
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, Memory, SwizzleAttr, element_row, memory_of
-from ...dialect.warp.convert import ConvertLayoutOp
+from ...dialect.warp.convert import ConvertLayoutOp, column_of
 from ...dialect.warp.elements import element_type
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute, tile_type
-from ...dialect.warp.rows import column_of
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, MIN_CTAS
 from ...dialect.warp.views import HALF_WORD, MatrixOp
 from ..diagnostics import fail

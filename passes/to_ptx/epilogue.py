@@ -16,11 +16,11 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 from ...dialect.isa.form import FP8, ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, fragment_of, known_element, memory_of
-from ...dialect.warp.convert import ConvertOp
+from ...dialect.warp.convert import IDENTITIES, ROW_BITS, ConvertOp, ReduceOp, ScanOp, column_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.fragments import ElementwiseOp, alike
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
-from ...dialect.warp.rows import IDENTITIES, ROW_BITS, MapOp, ReduceOp, ScanOp, column_of
+from ...dialect.warp.rows import MapOp
 from ...dialect.warp.stored import EXPONENTS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
