@@ -38,7 +38,7 @@ PASSES: Mapping[str, tuple[str, ...]] = {
         "passes.linalg.fuse_weights", "FuseWeightsPass", "arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui",
         "f4E2M1FN", "f8E4M3FN", "f8E5M2",
     ),
-    "warp-fuse-epilogue": ("passes.linalg.fuse_products", "FuseEpiloguePass", "linalg.*"),
+    "warp-fuse-epilogue": ("passes.linalg.raise_matmul", "FuseEpiloguePass", "linalg.*"),
     "warp-group": ("passes.linalg.fuse_products", "GroupPass", "scf.for"),
     "warp-fuse-elementwise": ("passes.linalg.fuse_rows", "FuseElementwisePass", "linalg.*"),
     "warp-im2col": ("passes.linalg.convolution", "Im2colPass", "warp.window"),

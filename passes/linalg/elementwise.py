@@ -11,6 +11,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType, MemRefType, f64, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
@@ -441,3 +442,12 @@ def fuse_epilogue(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> N
         fuse([match])
         chose(op, FUSE, f"{op.name} is part of the product whose result it reads")
         rewriter.has_done_action = True
+
+
+@rewrite_pattern
+def approximate_epilogue(op: MatmulOp, rewriter: PatternRewriter) -> None:
+    """Allows approximate functions and quotients in an epilogue, in addition to its fastmath flags."""
+    for inner in () if op.epilogue is None else op.epilogue.body.block.ops:
+        flags, approximates = inner.properties.get("fastmath"), inner.name.startswith(("math.", arith.DivfOp.name))
+        if approximates and isinstance(flags, arith.FastMathFlagsAttr):
+            inner.properties["fastmath"] = arith.FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])

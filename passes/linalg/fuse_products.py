@@ -1,19 +1,16 @@
-"""`warp-fuse-epilogue` and `warp-group`: products, and what is done to their results, become one: of one A, of groups.
+"""Two products of one A, and what is done to their results, become one; so do those of groups, by `warp-group`.
 Front ends write the product of experts as a loop over these, whose turns multiply the rows from the end of the last
 group on (docs/experts.md). A host that ran it would wait for the end of each group, which memory of the device has."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.arith import DivfOp, FastMathFlagsAttr
 from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType, ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
@@ -40,7 +37,6 @@ from .memory_uses import NotFusedError, check_unshared, decline
 from .operand import drop_unused, kept_dimensions, part_of, users_of
 from .pages import Gathered, rows_of
 from .product import read
-from .raise_matmul import raise_products
 
 # Two products of one A: `gate = A B1`, `up = A B2`, and an operation that reads an element of each, such as
 # `silu(gate) * up`. One product of both reads A once, and writes and reads neither of the two results. A warp, or a
@@ -164,37 +160,10 @@ def _readers(memory: SSAValue) -> set[Operation]:
     return readers
 
 
-@rewrite_pattern
-def approximate_epilogue(op: MatmulOp, rewriter: PatternRewriter) -> None:
-    """Allows approximate functions and quotients in an epilogue, in addition to its fastmath flags."""
-    for inner in () if op.epilogue is None else op.epilogue.body.block.ops:
-        flags = inner.properties.get("fastmath")
-        if isinstance(flags, FastMathFlagsAttr) and (inner.name.startswith("math.") or isinstance(inner, DivfOp)):
-            inner.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
-
-
 def fuse_results(module: ModuleOp) -> None:
     """Moves elementwise operations on the results of products, and of two products of one A, into these."""
     apply_patterns([split_columns], module)
     apply_patterns([fuse_pair, fuse_epilogue], module)
-
-
-@dataclass(frozen=True)
-class FuseEpiloguePass(ModulePass):
-    """Moves elementwise operations of `linalg` on the result of a product into its epilogue. With `approximate`,
-    epilogues use the GPU's approximate instructions, as if each operation had `fastmath<afn>`. Products still in
-    `linalg` are raised first."""
-
-    name = FUSE
-    needs: ClassVar = ("linalg.*",)
-
-    approximate: bool = False
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        raise_products(op)
-        fuse_results(op)
-        if self.approximate:
-            apply_patterns([approximate_epilogue], op)
 
 
 ALLOWED_IN_GROUPS = (memref.LoadOp, memref.SubviewOp, PointwiseOp, scf.YieldOp, DisjointOp)

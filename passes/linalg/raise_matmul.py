@@ -1,4 +1,5 @@
-"""`warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`; `warp-fold-fill`."""
+"""`warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`; `warp-fold-fill` and
+`warp-fuse-epilogue`: so does what is done before and behind it."""
 
 from __future__ import annotations
 
@@ -425,3 +426,28 @@ class FoldFillPass(ModulePass):
         raise_products(op)
         apply_patterns([fold_fill], op)
         apply_patterns([fold_copy], op)
+
+
+@dataclass(frozen=True)
+class FuseEpiloguePass(ModulePass):
+    """Moves elementwise operations of `linalg` on the result of a product, or on those of two products of one A, into
+    its epilogue. With `approximate`, epilogues use the GPU's approximate instructions, as if each operation had
+    `fastmath<afn>`. Products still in `linalg` are raised first."""
+
+    name = "warp-fuse-epilogue"
+    needs: ClassVar = ("linalg.*",)
+
+    approximate: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from .elementwise import approximate_epilogue, fuse_epilogue
+
+        raise_products(op)
+        if sum(isinstance(each, MatmulOp | memref.SubviewOp) for each in op.walk()) > 1:
+            from .fuse_products import fuse_results  # of two products, or of halves of the columns of one
+
+            fuse_results(op)
+        else:
+            apply_patterns([fuse_epilogue], op)
+        if self.approximate:
+            apply_patterns([approximate_epilogue], op)

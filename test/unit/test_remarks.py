@@ -7,8 +7,7 @@ from xdsl.dialects import arith
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from warploom.passes.diagnostics import location_of, remarks
-from warploom.passes.linalg.fuse_products import FuseEpiloguePass
-from warploom.passes.linalg.raise_matmul import FoldFillPass
+from warploom.passes.linalg.raise_matmul import FoldFillPass, FuseEpiloguePass
 from warploom.passes.patterns import apply_patterns, op_type_rewrite_pattern
 from warploom.passes.universe import make_context, parse_mlir
 
