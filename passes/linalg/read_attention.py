@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from xdsl.dialects import memref
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
@@ -340,23 +340,22 @@ def _key_range(condition: ElementExpression, single: bool, *, holds: bool) -> Ke
     if name == ("eq" if holds else "ne"):
         return _of_same_document(condition)
     a, b = (_linear(side, single) for side in condition.operands)
-    if a is None or b is None or name[1:] not in ("gt", "ge", "lt", "le") or (a.length and b.length):
+    if a is None or b is None or name[1:] not in ("gt", "ge", "lt", "le"):
         return None
-    side = Linear(a.m - b.m, a.n - b.n, a.constant - b.constant, a.sign - b.sign, a.length or b.length)
-    above, equal = name[1] == "g", name[2] == "e"
-    if side.n == -1:
-        side, above = Linear(-side.m, 1, -side.constant, -side.sign, side.length), not above
-    if side.n != 1 or (side.length is not None and name[0] != "s"):
+    side, above, equal = _plus(a, b, -1), name[1] == "g", name[2] == "e"
+    if (sign := side.pop(KEY, 0)) not in (1, -1):
         return None
     # The key against m' m + c + length: from there on, or up to there, or below a length.
-    excluded = not equal if holds else equal
-    last = side._replace(m=-side.m, constant=-side.constant, sign=-side.sign)
-    first, end = last.constant + excluded, last.constant - excluded
-    if above == holds:
-        return KeyRange(window=-first) if last.m == 1 and last.length is None else None
-    if last.length is None:
-        return KeyRange(diagonal=end) if last.m == 1 else None
-    return KeyRange(lengths=last.length) if (last.m, last.sign, end) == (0, 1, -1) else None
+    above, last = above == (sign > 0), {term: -sign * by for term, by in side.items()}
+    m, constant, excluded = last.pop(QUERY, 0), last.pop("", 0), not equal if holds else equal
+    if last and (name[0] != "s" or len(last) > 1):
+        return None
+    first, end = constant + excluded, constant - excluded
+    if above == holds or not last:
+        bound = KeyRange(window=-first) if above == holds else KeyRange(diagonal=end)
+        return bound if m == 1 and not last else None
+    ((length, by),) = last.items()
+    return KeyRange(lengths=length) if (m, by, end) == (0, 1, -1) and not isinstance(length, str) else None
 
 
 def _of_same_document(condition: ElementExpression) -> KeyRange | None:
@@ -371,34 +370,26 @@ def _of_same_document(condition: ElementExpression) -> KeyRange | None:
     return KeyRange(documents=(of_query, of_key)) if inside and not {QUERY, KEY} <= set(of_key.place) else None
 
 
-class Linear(NamedTuple):
-    """m and n of an index, a constant, and a number from memory that is the same for all m and n, added or
-    subtracted."""
+Linear: TypeAlias = "dict[str | ElementExpression, int]"
+"""How often an index has m, n, one (``""``), and each number from memory that is the same for all m and n."""
 
-    m: int
-    n: int
-    constant: int
-    sign: int = 0
-    length: ElementExpression | None = None
+
+def _plus(a: Linear, b: Linear, sign: int) -> Linear:
+    return {term: a.get(term, 0) + sign * b.get(term, 0) for term in {**a, **b}}
 
 
 def _linear(side: ElementExpression, single: bool) -> Linear | None:
-    if side.kind == "index":
-        return {QUERY: Linear(int(not single), 0, 0), KEY: Linear(0, 1, 0)}.get(str(side.name))
+    if side.kind == "index" and side.name in (QUERY, KEY):
+        return {str(side.name): int(side.name == KEY or not single)}
     if side.kind == "constant" and isinstance(side.number, int):
-        return Linear(0, 0, side.number)
+        return {"": side.number}
     if side.kind == "load" and side.value is not None and element_type(side.value) == i32:
-        return Linear(0, 0, 0, 1, side) if all(isinstance(name, int) and name >= 0 for name in side.place) else None
+        return {side: 1} if all(isinstance(name, int) and name >= 0 for name in side.place) else None
     if side.is_op("arith.index_cast", "arith.extsi", "arith.trunci"):
         return _linear(side.operands[0], single)
     if side.is_op("arith.addi", "arith.subi"):
         a, b = (_linear(operand, single) for operand in side.operands)
-        sign = 1 if side.is_op("arith.addi") else -1
-        if a is not None and b is not None and None in (a.length, b.length):
-            length = a.length or b.length
-            return Linear(
-                a.m + sign * b.m, a.n + sign * b.n, a.constant + sign * b.constant, a.sign + sign * b.sign, length
-            )
+        return None if a is None or b is None else _plus(a, b, 1 if side.is_op("arith.addi") else -1)
     return None
 
 
