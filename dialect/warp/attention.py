@@ -266,9 +266,12 @@ class AttentionOp(OverKeys):
     @property
     def keys(self) -> Keys:
         """The range of keys."""
-        map_ = self.lengths_map
-        lengths = None if self.lengths is None or map_ is None else (self.lengths, map_.data)
-        return super().keys._replace(lengths=lengths, ends=self.ends)
+        return super().keys._replace(lengths=self.placed("lengths"), ends=self.ends)
+
+    def placed(self, name: str) -> tuple[SSAValue, AffineMap] | None:
+        """The memory of `lengths`, `lse` or `sinks`, and its map, if they are there."""
+        memory, map_ = getattr(self, name), getattr(self, f"{name}_map")
+        return None if memory is None or map_ is None else (memory, map_.data)
 
     @property
     def score(self) -> PointwiseOp | None:

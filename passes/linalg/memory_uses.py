@@ -74,8 +74,8 @@ def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
             reads += [MemoryUse(name, value) for name, value in others.items() if value is not None]
             reads += [MemoryUse("numbers of documents", value) for value in op.documents]
             writes = [MemoryUse("the result", op.o, op.maps[3])]
-            if op.lse is not None and op.lse_map is not None:
-                writes.append(MemoryUse("lse", op.lse, op.lse_map.data))
+            if (lse := op.placed("lse")) is not None:
+                writes.append(MemoryUse("lse", *lse))
         case AttentionGradientOp():
             reads = [*map(MemoryUse, INPUTS, op.inputs)]
             reads += [MemoryUse("numbers beside scores", value) for value in (*op.function_operands, *op.documents)]

@@ -10,7 +10,7 @@ from functools import reduce
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, f32, i32
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i32
 from xdsl.ir import Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -157,16 +157,15 @@ class TiledAttention(TiledRows):
         if spans is not None:
             first, end = spans.read(index, scratch[0], dict(enumerate(at)), index.div(row, self.schedule.cta[0]))
             until, scratch = index.value(end if until is None else index.minimum(end, until)), scratch[1:]
-        placed = ((memory, AffineMapAttr(map_)) for memory, map_ in op.keys.documents)
-        documents = tuple(filter(None, (_vector(index, arguments, *each, at, N) for each in placed)))
+        documents = tuple(filter(None, (_vector(index, arguments, each, at, N) for each in op.keys.documents)))
         maps = [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)]
         tiled = AttentionOp(
             *map(inside.seen, operands[:count]),
             indexing_maps=maps,
             **op.keys._replace(lengths=None, documents=documents).fields(op.scale.value.data),
             **with_maps(
-                lse=_vector(index, arguments, op.lse, op.lse_map, at, E, sequence),
-                sinks=_vector(index, arguments, op.sinks, op.sinks_map, at, E),
+                lse=_vector(index, arguments, op.placed("lse"), at, E, sequence),
+                sinks=_vector(index, arguments, op.placed("sinks"), at, E),
             ),
             scores=inside.function(index, op.score, self.read.scores.epilogue_operands, (M, N), count),
             through=inside.function(index, op.function, self.read.values.epilogue_operands, (M, E), count),
@@ -191,19 +190,15 @@ class TiledAttention(TiledRows):
 
 
 def _vector(
-    index: IndexBuilder,
-    arguments: Mapping[SSAValue, SSAValue],
-    memory: SSAValue | None,
-    map_: AffineMapAttr | None,
-    at: Sequence[Index],
-    column: int,
-    part: Sequence[Index] = (),
-) -> tuple[SSAValue, AffineMap] | None:
+    index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], placed: tuple[SSAValue, AffineMap] | None,
+    at: Sequence[Index], column: int, part: Sequence[Index] = (),
+) -> tuple[SSAValue, AffineMap] | None:  # fmt: skip
     """Numbers of queries or keys at an index of the batch: a matrix along queries and the loop `column`, whose columns,
     or rows, are all the same, limited to a `part` of its rows."""
-    if memory is None or map_ is None:
+    if placed is None:
         return None
-    loops, outer = loops_of(map_.data), len(at)
+    memory, map_ = placed
+    loops, outer = loops_of(map_), len(at)
     row, along = (loops.index(outer + loop) if outer + loop in loops else None for loop in (M, N))
     indices = index.values([at[loop] for loop in loops if loop < outer])
     matrix = MatrixOp(arguments[memory], indices, row, along, part=index.values(part))
