@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warploom.dialect.isa.mma import Mma, of_types, sparse_rows
+from warploom.dialect.isa.mma import Mma, of_types
+from warploom.dialect.isa.sparse_mma import rows as sparse_rows
 
 WARPS, ACCUMULATORS, TURNS = 8, 8, 4096
 

@@ -286,7 +286,7 @@ FEATURE_FILES = {
     "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/candidates.py",
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/convert.py passes/schedule/defaults.py "
     "passes/tile/fragments.py passes/to_ptx/products.py",
-    "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
+    "sparsity": "dialect/isa/sparse_mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
     "passes/tile/side_operands.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
     "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/tile/operands.py "

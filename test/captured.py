@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from warploom.dialect.isa import mma
+from warploom.dialect.isa import mma, sparse_mma
 from warploom.dialect.isa.form import ElementType
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.row import VECTOR, Target
@@ -76,7 +76,7 @@ class Case:
 def cases(target: Target) -> Iterator[Case]:
     """Every form of `mma` and `mma.sp` that the target has, with every selector; block-scaled forms apart."""
     yield from (Case(row) for row in mma.rows() if row.runs_on(target) and row.scale is None)
-    sparse = (row for row in mma.sparse_rows() if row.runs_on(target) and row.scale is None)
+    sparse = (row for row in sparse_mma.rows() if row.runs_on(target) and row.scale is None)
     yield from (Case(row, f) for row in sparse for f in row.selectors)
 
 

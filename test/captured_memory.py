@@ -13,9 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from captured import KINDS, LANES, Codes, Random, Words, codes
 
-from warploom.dialect.isa import matrix_moves, wmma
+from warploom.dialect.isa import mma, wmma
 from warploom.dialect.isa.form import ElementType
-from warploom.dialect.isa.matrix_moves import LoadMatrix, MoveMatrix, StoreMatrix
+from warploom.dialect.isa.mma import LoadMatrix, MoveMatrix, StoreMatrix
 from warploom.dialect.isa.row import Target
 from warploom.dialect.isa.wmma import WmmaMma
 
@@ -42,7 +42,7 @@ LAST = (9, 0)
 
 def cases(target: Target) -> Iterator[MemoryCase]:
     """Every `wmma.mma` and every matrix move that the target has, up to PTX 9.0."""
-    rows = (*wmma.mma_rows(), *matrix_moves.load_rows(), *matrix_moves.store_rows(), matrix_moves.MOVMATRIX)
+    rows = (*wmma.mma_rows(), *mma.load_rows(), *mma.store_rows(), mma.MOVMATRIX)
     yield from (MemoryCase(row) for row in rows if row.runs_on(target) and row.ptx <= LAST)
 
 

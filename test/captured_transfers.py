@@ -17,7 +17,7 @@ from captured import Choices, Random
 from captured_scalars import PLAIN
 from numpy.typing import NDArray
 
-from warploom.dialect.isa import matrix_moves
+from warploom.dialect.isa import mma
 from warploom.dialect.isa.row import CONSTANT, SCALAR, VECTOR, Slot, Version, target
 from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.rows.grammar import PatternRow
@@ -257,7 +257,7 @@ class _Draw(Choices):
 
     def matrices(self) -> None:
         """`ldmatrix` from any rows, `stmatrix` to the own slots."""
-        rows = [*matrix_moves.load_rows(), *matrix_moves.load_rows(), *matrix_moves.store_rows()]
+        rows = [*mma.load_rows(), *mma.load_rows(), *mma.store_rows()]
         row = self.pick([row for row in rows if row.runs_on(TARGET) and row.ptx <= VERSION])
         registers = [f"%x32_0{i}" for i in range(row.registers)]
         vector = f"{{{', '.join(registers)}}}"

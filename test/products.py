@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from warploom.dialect.isa import mma
+from warploom.dialect.isa import mma, sparse_mma
 from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.dialect.isa.mma import Mma as Row
 from warploom.dialect.isa.row import TARGETS
@@ -53,7 +53,7 @@ class Types:
     def rows(self, *, sparse: bool) -> list[Row]:
         """The instructions that multiply these types."""
         a, b = ("tf32" if kind == "f32" else BY_MLIR_NAME[kind].name for kind in (self.a, self.b))
-        every = mma.sparse_rows() if sparse else mma.of_types(a, b)
+        every = sparse_mma.rows() if sparse else mma.of_types(a, b)
         ordered = (r for r in every if not sparse or (r.sparse and r.ordered))
         wanted = self.accumulate or {"i32": "s32"}.get(self.sum, self.sum)
         return [r for r in ordered if (r.a.name, r.b.name, r.d.name) == (a, b, wanted) and not (r.satfinite or r.kind)]

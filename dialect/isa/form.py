@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import ClassVar, NamedTuple, TypeVar, cast
 
 from ..layouts.layout import Bit, Layout, accumulator, multiplicand
-from .row import SELECTOR, VECTOR, Bindings, Row, Slot, Specific, Target, Version, choice
+from .row import SELECTOR, TENSOR_MEMORY, VECTOR, Bindings, Row, Slot, Specific, Target, Version, choice
 
 # Element types of the matrix instructions.
 #
@@ -298,6 +298,14 @@ IN_BYTES = (KIND_F8F6F4, KIND_MXF8F6F4)
 
 SM_120: Specific = (("sm_120a", (8, 7)), ("sm_120f", (8, 8)))
 """Where `.kind`, `.block_scale` and the 4-bit and 6-bit types run (9.7.14.5.14 and 9.7.14.6.3, Target ISA Notes)."""
+
+BLACKWELL: Specific = tuple(sorted((*TENSOR_MEMORY, *SM_120), key=lambda row: row[0][-1]))
+"""Where shapes and types of bytes run (9.7.14.5.15, .16), and other things that came with sm_100 and sm_120."""
+
+
+def blackwell(since: Version) -> Specific:
+    """The targets of `BLACKWELL`, each from its own PTX version or from `since`, whichever is later."""
+    return tuple((name, max(version, since)) for name, version in BLACKWELL)
 
 
 class Shape(NamedTuple):

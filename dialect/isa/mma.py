@@ -1,24 +1,24 @@
-"""Rows of the warp-level multiply-accumulate instructions: `mma.sync`, `mma.sp` and `mma.sp::ordered_metadata`."""
+"""Rows of `mma.sync`, dense, and of what moves its matrices: `ldmatrix`, `stmatrix`, `movmatrix`. PTX ISA 9.7.14.5."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ..layouts.layout import LANES, Layout
 from .form import (
+    BLACKWELL,
     F8F6F4,
-    FP8,
     KIND_F8F6F4,
     KIND_MXF4,
     KIND_MXF4NVF4,
     KIND_MXF8F6F4,
     SM_120,
     BlockScale,
-    Granularity,
+    Form,
     ProductForm,
     Shape,
     element_type,
@@ -26,7 +26,7 @@ from .form import (
     fragment_layout,
     word,
 )
-from .row import CONSTANT, Slot, Specific, Version, choice
+from .row import ADDRESS, CONSTANT, VECTOR, Slot, Specific, Version, choice
 
 # Rows of the dense warp-level multiply-accumulate instruction, `mma.sync`.
 #
@@ -251,81 +251,219 @@ def blocks() -> dict[Variant, int]:
     return {variant: row.shape.k // row.scale.vector for variant, row in scaled.items() if row.scale}
 
 
-# Rows of the sparse warp-level multiply-accumulate instruction, `mma.sp` and `mma.sp::ordered_metadata`.
-#
-# Half of each row of A is zero. The other half is stored, and metadata says where it belongs: a *chunk* of a row is
-# described by four bits of metadata, and the sparsity selector says which lanes hold them. Source: PTX ISA 9.7.14.6;
-# the metadata figures of 9.7.14.6.2 as bit maps.
+# Rows of the moves of matrices of a warp. Source: PTX ISA 9.7.14.5.15 to .17.
 
-ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT = Granularity(1, 2), Granularity(2, 4), Granularity(4, 8, 2)
+GENERIC, SHARED, SHARED_CTA = "", "shared", "shared::cta"
+"""State spaces: `.shared::cta` says the same as `.shared`, from PTX 7.8; generic addresses must point there."""
 
-# Who holds the nibble of row r and chunk c (a column here) when the selector is f: which lane, and where in its word.
-ONE_LANE = Layout.parse("f0 f1 r0 r1 r2 | c0 c1 r3", "rcf")
-TWO_LANES_BY_CHUNK = Layout.parse("c2 f0 r0 r1 r2 | c0 c1 r3", "rcf")
-TWO_LANES_BY_ROW = Layout.parse("r3 f0 r0 r1 r2 | c0 c1 c2", "rcf")
-FOUR_LANES = Layout.parse("r3 c3 r0 r1 r2 | c0 c1 c2", "rcf")
+CTA: Version = (7, 8)
+
+NIBBLES: Specific = tuple((name, (9, 4)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
+"""Where integers of 4 bits become those of 8."""
+
+# One matrix, rows being rows in memory and columns elements of such a row; `.trans` makes of it what is across.
+_PAIRS = Layout.parse("c1 c2 r0 r1 r2 | c0")
+_PAIRS_ACROSS = _PAIRS.transposed()
+_BYTES = Layout.parse("c2 c3 r0 r1 r2 | c0 c1")
+_BYTES_ACROSS_16 = Layout.parse("r2 r3 c0 c1 c2 | r0 r1 c3")
+_BYTES_ACROSS_8 = Layout.parse("r1 r2 c0 c1 c2 | r0 c3")
 
 
-_VARIANTS: tuple[tuple[bool, Version], ...] = ((False, (7, 1)), (True, (8, 5)))
-"""Whether the metadata is ordered, and the first PTX version."""
+def registers(name: str, count: int, *, written: bool = False) -> Slot:
+    """An operand of `count` 32-bit registers in braces."""
+    return Slot(name, VECTOR, count=count, written=written, own=True)
 
-_METADATA: Mapping[tuple[int, int], tuple[Granularity, Layout, str]] = {
-    (16, 16): (TWO_OF_FOUR, ONE_LANE, "9.7.14.6.2.1"),
-    (16, 32): (TWO_OF_FOUR, TWO_LANES_BY_CHUNK, "9.7.14.6.2.2"),
-    (32, 16): (ONE_OF_TWO, TWO_LANES_BY_CHUNK, "9.7.14.6.2.3"),
-    (32, 8): (ONE_OF_TWO, ONE_LANE, "9.7.14.6.2.4"),
-    (8, 32): (TWO_OF_FOUR, TWO_LANES_BY_ROW, "9.7.14.6.2.5"),
-    (8, 64): (TWO_OF_FOUR, FOUR_LANES, "9.7.14.6.2.6"),
-    (4, 64): (FOUR_OF_EIGHT, TWO_LANES_BY_ROW, "9.7.14.6.2.7"),
-    (4, 128): (FOUR_OF_EIGHT, FOUR_LANES, "9.7.14.6.2.8"),
-}
-"""By the bits of an element and K how A is sparse, who has the metadata, and the section."""
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class _Matrices(Form):
+    """`count` matrices of rows of 16 bytes between shared memory and registers, one after the other."""
+
+    count: int
+    transpose: bool
+    ptx: Version
+    sm: int
+    section: str
+    shape: str = "m8n8"
+    type: str = "b16"
+    space: str = SHARED
+    only: Specific = ()
+    source: str = ""
+
+    ROOT: ClassVar[str]
+    MOVES: ClassVar[str]
+    BYTES: ClassVar[tuple[Layout, Layout]]
+    """The layouts of matrices of bytes, as they are and transposed."""
+
+    def __post_init__(self) -> None:
+        if self.count not in (1, 2, 4):
+            raise ValueError(f"{self.ROOT} {self.MOVES} 1, 2 or 4 matrices, got {self.count}")
+
+    @cached_property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        words = ("trans" if self.transpose else "", self.space, self.type, self.source)
+        return ".".join((f"{self.ROOT}.sync.aligned.{self.shape}.x{self.count}", *filter(None, words)))
+
+    @property
+    def layout(self) -> Layout:
+        """Where the elements of one matrix are, rows being rows in memory and columns elements in a row."""
+        return ((_PAIRS, _PAIRS_ACROSS) if self.type == "b16" else self.BYTES)[self.transpose]
+
+    @property
+    def addresses(self) -> int:
+        """How many lanes, from lane 0, give the address of a row."""
+        return self.count * self.layout.rows
+
+    @property
+    def element_bits(self) -> int:
+        """The width of an element in a register."""
+        return 16 if self.type == "b16" else 8
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers per lane of all the matrices."""
+        return self.count * self.layout.elements * self.element_bits // 32
+
+
+@dataclass(frozen=True)
+class LoadMatrix(_Matrices):
+    """One form of `ldmatrix`: `count` matrices of rows of 16 bytes from shared memory. For 8-row matrices lane 8*j + i
+    gives the address of row i of matrix j, for 16-row ones lane 16*j + i. The matrices arrive one after the other in
+    `registers` registers of each lane. `source` is how elements of less than a byte are packed in memory: `b6x16_p32`
+    or `b4x16_p64`, 16 of them and as much padding as fills 16 bytes."""
+
+    ptx: Version = (6, 5)
+    sm: int = 75
+    section: str = "9.7.14.5.15"
+
+    ROOT, MOVES = "ldmatrix", "loads"
+    BYTES = (_BYTES, _BYTES_ACROSS_16)
+
+    @property
+    def memory_bits(self) -> int:
+        """The width of an element in memory."""
+        return {"b6x16_p32": 6, "b4x16_p64": 4, "s4": 4}.get(self.source, self.element_bits)
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"d": self.layout}
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (registers("d", self.registers, written=True), Slot("p", ADDRESS, self.space or "any"))
+
+
+@dataclass(frozen=True)
+class StoreMatrix(_Matrices):
+    """One form of `stmatrix`: `count` matrices to shared memory, one register each. Lane 8*j + i gives the address of
+    row i of matrix j. The columns of a 16x8 matrix of bytes are what become the 8 rows in memory, of 16 bytes each."""
+
+    ptx: Version = (7, 8)
+    sm: int = 90
+    section: str = "9.7.14.5.16"
+
+    ROOT, MOVES = "stmatrix", "stores"
+    BYTES = (_BYTES_ACROSS_8, _BYTES_ACROSS_8)
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"r": self.layout}
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (Slot("p", ADDRESS, self.space or "any"), registers("r", self.registers))
+
+
+@dataclass(frozen=True)
+class MoveMatrix(Form):
+    """`movmatrix`: transposes an 8x8 matrix of 16-bit elements from register to register."""
+
+    ptx: Version = (7, 8)
+    sm: int = 75
+    section: str = "9.7.14.5.17"
+    only: Specific = ()
+
+    @cached_property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        return "movmatrix.sync.aligned.m8n8.trans.b16"
+
+    @property
+    def source(self) -> Layout:
+        """Where the elements of the matrix are before."""
+        return _PAIRS
+
+    @property
+    def layout(self) -> Layout:
+        """Where the elements of the matrix are after, by their rows and columns before."""
+        return _PAIRS_ACROSS
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"a": self.source, "d": self.layout}
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (word("d", written=True), word("a"))
+
+
+LDMATRIX: tuple[LoadMatrix, ...] = tuple(LoadMatrix(n, t) for t in (False, True) for n in (1, 2, 4))
+"""The forms that the passes load fragments with. `load_rows()` has all of the instruction."""
+
+_SPACES = (GENERIC, SHARED, SHARED_CTA)
+
+
+def _since(space: str, ptx: Version) -> Version:
+    return max(ptx, CTA) if space == SHARED_CTA else ptx
 
 
 @cache
-def sparse_rows() -> tuple[Mma, ...]:
-    """Every form of `mma.sp` and `mma.sp::ordered_metadata`."""
-    return (*_sparse_plain(), *_sparse_fp8(), *_sparse_kinds())
+def load_rows() -> tuple[LoadMatrix, ...]:
+    """Every form of `ldmatrix`, those of `LDMATRIX` first."""
+    section, ptx = "9.7.14.5.15", (8, 6)
+    return (
+        *LDMATRIX,
+        # 8x8, 16-bit elements
+        *(
+            LoadMatrix(n, t, _since(space, (6, 5)), space=space)
+            for space, t, n in product((GENERIC, SHARED_CTA), (False, True), (1, 2, 4))
+        ),
+        # 16x16, bytes
+        *(
+            LoadMatrix(n, True, ptx, 100, section, "m16n16", "b8", space=space, only=BLACKWELL)
+            for space, n in product(_SPACES, (1, 2))
+        ),
+        # 16x16 and 8x16, elements of 6 and 4 bits, each delivered in a byte
+        *(
+            LoadMatrix(n, shape == "m16n16", ptx, 100, section, shape, "b8x16", space, BLACKWELL, source)
+            for source, space, (shape, counts) in product(
+                ("b6x16_p32", "b4x16_p64"), _SPACES, (("m16n16", (1, 2)), ("m8n16", (1, 2, 4)))
+            )
+            for n in counts
+        ),
+        # 8x16, integers of 4 bits, each delivered in a byte
+        *(
+            LoadMatrix(n, False, (9, 4), 90, section, "m8n16", "s8", space, NIBBLES, "s4")
+            for space, n in product(_SPACES, (1, 2, 4))
+        ),
+    )
 
 
 @cache
-def granularities() -> Mapping[str, Granularity]:
-    """How A is sparse in the forms without a kind, by the type of its elements."""
-    return {row.a.name: row.granularity for row in sparse_rows() if row.granularity is not None and not row.kind}
+def store_rows() -> tuple[StoreMatrix, ...]:
+    """Every form of `stmatrix`."""
+    return (
+        # 8x8, 16-bit elements
+        *(
+            StoreMatrix(n, t, _since(space, (7, 8)), space=space)
+            for space, t, n in product(_SPACES, (False, True), (1, 2, 4))
+        ),
+        # 16x8, bytes
+        *(
+            StoreMatrix(n, True, (8, 6), 100, "9.7.14.5.16", "m16n8", "b8", space, BLACKWELL)
+            for space, n in product(_SPACES, (1, 2, 4))
+        ),
+    )
 
 
-def _doubled(row: Mma, ordered: bool, **others: Any) -> Mma:
-    """The sparse form of twice the depth of a dense one."""
-    shape = row.shape._replace(k=2 * row.shape.k)
-    granularity, metadata, section = _METADATA[row.operand_bits, shape.k]
-    return replace(row, shape=shape, section=section, granularity=granularity, metadata=metadata, ordered=ordered,
-                   **others)  # fmt: skip
-
-
-def _sparse_plain() -> Iterator[Mma]:
-    """9.7.14.6.3  half precision, bf16, tf32, integers."""
-    for names in ("f16", "bf16", "tf32", "s8 u8", "s4 u4"):
-        dense = [row for row in rows() if row.a.name in names.split() and row.shape.m == 16]
-        for shape in sorted({row.shape for row in dense}):
-            of_shape = [row for row in dense if row.shape == shape]
-            for (ordered, ptx), row in product(_VARIANTS, of_shape):
-                yield _doubled(row, ordered, ptx=ptx, sm=80)
-
-
-def _sparse_fp8() -> Iterator[Mma]:
-    """9.7.14.6.3  e4m3 and e5m2 in every mix; f16 sums only where `.kind::f8f6f4` has them too."""
-    dense = (row for row in rows() if row.a.name in FP8 and not row.kind and row.shape.k == 32)
-    for row in sorted(dense, key=lambda row: (row.a.name, row.b.name, row.d.bits == 16)):
-        if row.d.bits == 16:
-            yield _doubled(row, True, ptx=(8, 7), sm=120, only=SM_120)
-        else:
-            yield from (_doubled(row, ordered, ptx=ptx) for ordered, ptx in ((False, (8, 4)), (True, (8, 5))))
-
-
-def _sparse_kinds() -> Iterator[Mma]:
-    """9.7.14.6.3, and 9.7.14.3, table 36. Those of 4 bits run on the first members of the family, not in all of it:
-    9.7.14.6.3, Target ISA Notes."""
-    for row in rows():
-        if row.kind:
-            each = tuple((name.replace("sm_120f", "sm_121a"), version) for name, version in row.only)
-            yield _doubled(row, True, only=each if row.operand_bits == 4 else row.only)
+MOVMATRIX = MoveMatrix()

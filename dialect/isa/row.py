@@ -120,6 +120,11 @@ Specific = tuple[tuple[str, Version], ...]
 """The architecture-specific (`sm_120a`) and family-specific (`sm_120f`) names that have a feature, and from which
 PTX version each has it. A family name stands for itself and for the later members of its family."""
 
+TENSOR_MEMORY: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0)),
+)  # fmt: skip
+"""Where there is tensor memory."""
+
 
 def family_member(target: Target, name: str) -> bool:
     """Whether a target has what the family-specific name `name` has: `sm_121a` and `sm_121f` have `sm_120f`'s."""

@@ -11,9 +11,9 @@ from typing import ClassVar, NamedTuple, NoReturn
 from ..layouts.layout import Layout
 from ..layouts.tensor_memory import metadata, result
 from .form import BYTE_IDS, FP8, ORDERED_CODES, PAIR_CODES, BlockScale, ElementType, ProductForm, Shape, element_type
-from .mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
-from .row import Bindings, Specific, Target, Version, choice
-from .wgmma import TENSOR_MEMORY, UNIT, DescriptorError, MatrixDescriptor, Place, Wgmma
+from .row import TENSOR_MEMORY, Bindings, Specific, Target, Version, choice
+from .sparse_mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
+from .wgmma import UNIT, DescriptorError, MatrixDescriptor, Place, Wgmma
 
 # Which targets have what. Source: PTX ISA 9.7.16, Target ISA Notes; ptxas 13.5.37 where they differ.
 

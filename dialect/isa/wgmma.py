@@ -24,8 +24,8 @@ from .form import (
     fragment,
     word,
 )
-from .mma import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR
-from .row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot, Specific, Version, choice
+from .row import CONSTANT, DESCRIPTOR, PREDICATE, TENSOR_MEMORY, VECTOR, Slot, Specific, Version, choice
+from .sparse_mma import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR
 
 if TYPE_CHECKING:
     import numpy as np
@@ -159,10 +159,6 @@ ROW_BYTES = 32
 """Bytes of a row of A that one instruction takes, of a sparse A the stored ones."""
 
 SM_90A: Specific = (("sm_90a", (8, 0)),)
-TENSOR_MEMORY: Specific = (
-    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0)),
-)  # fmt: skip
-"""Where there is tensor memory."""
 _OF_WARP = (row(4), row(5))
 _OF_WARP_OF_TWO = (row(5), row(6))
 """Which rows a warp of the group holds: of 64, and of 128 (`doubled`)."""

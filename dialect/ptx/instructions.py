@@ -12,7 +12,7 @@ from itertools import chain
 from typing import cast
 
 from .. import plugins
-from ..isa import matrix_moves, mma, wgmma
+from ..isa import mma, sparse_mma, wgmma
 from ..isa.form import Form, Key, order_key
 from ..isa.row import Bindings, Row
 from .rows.grammar import PatternRow, is_type, name_of
@@ -32,11 +32,11 @@ FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
     "wmma.mma": _of_wmma("mma_rows"),
     # 9.7.14.5
     "mma": mma.rows,
-    "ldmatrix": matrix_moves.load_rows,
-    "stmatrix": matrix_moves.store_rows,
-    "movmatrix": lambda: (matrix_moves.MOVMATRIX,),
+    "ldmatrix": mma.load_rows,
+    "stmatrix": mma.store_rows,
+    "movmatrix": lambda: (mma.MOVMATRIX,),
     # 9.7.14.6
-    "mma.sp": mma.sparse_rows,
+    "mma.sp": sparse_mma.rows,
     # 9.7.15.5 and .6
     "wgmma.mma_async": wgmma.rows,
 }

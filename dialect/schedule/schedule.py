@@ -265,9 +265,9 @@ class Schedule:
 
     def _check_shape(self) -> None:
         """Refuses a shape that no instruction has."""
-        from ..isa import mma  # for messages alone
+        from ..isa import mma, sparse_mma  # for messages alone
 
-        shapes = {row.shape for row in (*mma.rows(), *mma.sparse_rows(), *wgmma.rows())}
+        shapes = {row.shape for row in (*mma.rows(), *sparse_mma.rows(), *wgmma.rows())}
         if self.mma not in shapes and self.mma.m <= wgmma.M:
             near = min(shapes, key=lambda shape: sum(abs(a - b) for a, b in zip(shape, self.mma, strict=True)))
             raise ScheduleError(f"no instruction has the shape mma = {self.mma}; the nearest is {near}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..isa.form import having
-from ..isa.matrix_moves import MOVMATRIX, SHARED, LoadMatrix, StoreMatrix, load_rows, store_rows
+from ..isa.mma import MOVMATRIX, SHARED, LoadMatrix, StoreMatrix, load_rows, store_rows
 from ..layouts.layout import LANES, BitMap, span
 
 LANE_BITS = WORD_BITS = 5

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
-from ..isa.matrix_moves import MOVMATRIX
+from ..isa.mma import MOVMATRIX
 from ..layouts.layout import AXES, LANES, BitMap, Layout, column, compose, inverse, row
 from .conversion_steps import (
     COLUMNS,

@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ..isa.form import Form, having
-from ..isa.matrix_moves import SHARED, LoadMatrix, StoreMatrix, load_rows, store_rows
+from ..isa.mma import SHARED, LoadMatrix, StoreMatrix, load_rows, store_rows
 from ..layouts.layout import LANES, Layout, column, multiplicand, places_of
 from ..mlir.words import irdl_op_definition
 from .attributes import (

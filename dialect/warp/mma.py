@@ -40,7 +40,7 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa import mma
+from ..isa import mma, sparse_mma
 from ..isa.form import ELEMENT_TYPES, ProductForm, Shape, having
 from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
@@ -172,7 +172,7 @@ class MmaOp(WarpOp):
         """The ISA's row of the instruction; D's element type is taken from C where they have the same type. If two
         spellings name one instruction, the more explicit one is used. Raises VerifyException if the ISA has no such
         instruction, naming the nearest ones."""
-        table = mma.rows if self.e is None else mma.sparse_rows
+        table = mma.rows if self.e is None else sparse_mma.rows
         texts = (self.layouts, self.rounding, self.bit_op, self.kind)
         layouts, rounding, bit_op, kind = ("" if word is None else word.data for word in texts)
         a_layout, _, b_layout = (layouts or "row.col").partition(".")

@@ -23,7 +23,8 @@ from xdsl.traits import NoMemoryEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES, ElementType
-from ..isa.mma import Variant, blocks, granularities
+from ..isa.mma import Variant, blocks
+from ..isa.sparse_mma import granularities
 from ..layouts.layout import LANES
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition

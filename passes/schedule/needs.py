@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import NoneAttr
 from xdsl.ir import SSAValue
 
-from ...dialect.isa import mma, wgmma
+from ...dialect.isa import mma, sparse_mma, wgmma
 from ...dialect.isa.form import ELEMENT_TYPES, FP8, IN_BYTES, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
@@ -178,7 +178,7 @@ def rows_of(product: Multiplied) -> Sequence[Row]:
         return rows if product.b.stored is None else [r for r in rows if r.shape.k == CONVERTED_K]
 
     a, b = product.a.element, product.b.element
-    return having(mma.sparse_rows, a=a, b=b, ordered=True, satfinite=False, kind="")
+    return having(sparse_mma.rows, a=a, b=b, ordered=True, satfinite=False, kind="")
 
 
 def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[Wgmma]:

@@ -11,7 +11,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.form import ElementType
-from ...dialect.isa.matrix_moves import LoadMatrix
+from ...dialect.isa.mma import LoadMatrix
 from ...dialect.layouts.layout import LANES, Layout, row
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType

@@ -12,7 +12,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.isa.form import ElementType
-from ...dialect.isa.matrix_moves import MOVMATRIX
+from ...dialect.isa.mma import MOVMATRIX
 from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.mlir.upstream import RegistersOp

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from ...dialect.isa import mma, wgmma
+from ...dialect.isa import sparse_mma, wgmma
 from ...dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, ElementType, Granularity, ProductForm
 from ...dialect.warp.stored import PACKED
 from ..base.errors import ArgumentError
@@ -40,7 +40,7 @@ from .arrays import element_of
 @cache
 def _deepest(instruction: str) -> Mapping[str, ProductForm]:
     """The deepest form of an instruction for each type of A, without a kind."""
-    rows: tuple[ProductForm, ...] = mma.sparse_rows() if instruction == MMA_SP else wgmma.rows()
+    rows: tuple[ProductForm, ...] = sparse_mma.rows() if instruction == MMA_SP else wgmma.rows()
     deepest: dict[str, ProductForm] = {}
     for row in rows:
         if row.sparse and not row.kind and row.shape.k >= deepest.get(row.a.name, row).shape.k:
@@ -60,7 +60,7 @@ def _row_of(element: ElementType, instruction: str) -> tuple[ProductForm, Granul
     if (row := _deepest(instruction).get(element.name)) is None:
         names = ", ".join(_deepest(instruction))
         raise ArgumentError(f"{instruction} takes no sparse matrix of {element.name}; it takes {names}")
-    return row, mma.granularities()[element.name]
+    return row, sparse_mma.granularities()[element.name]
 
 
 def prune(dense: Array) -> Array:
@@ -72,7 +72,7 @@ def prune(dense: Array) -> Array:
         ArgumentError: if the array is not a matrix of a type that `mma.sp` takes.
     """
     try:
-        return pruned(dense, mma.granularities()[_element(dense).name])
+        return pruned(dense, sparse_mma.granularities()[_element(dense).name])
     except SparsityError as error:
         raise ArgumentError(f"cannot prune: {error}") from error
 
@@ -150,7 +150,7 @@ def _element(array: Array) -> ElementType:
         raise ArgumentError(f"expected a numpy array, got {type(array).__name__}")
     name = element_of(array.dtype)
     row = ELEMENT_TYPES["tf32"] if name == "f32" else BY_MLIR_NAME.get(name)
-    if row is None or row.name not in mma.granularities():
+    if row is None or row.name not in sparse_mma.granularities():
         raise ArgumentError(f"mma.sp takes no sparse matrix of {name}")
     return row
 

@@ -10,8 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from ...dialect.isa.form import ELEMENT_TYPES, Form
-from ...dialect.isa.matrix_moves import LoadMatrix, StoreMatrix
-from ...dialect.isa.mma import Mma
+from ...dialect.isa.mma import LoadMatrix, Mma, StoreMatrix
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
 from ...dialect.layouts.pictures import Panel, Picture, colour, span

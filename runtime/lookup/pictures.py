@@ -8,8 +8,7 @@ from difflib import get_close_matches
 from itertools import product
 
 from ...dialect.isa.form import ELEMENT_TYPES, BlockScale, Granularity, ProductForm, register_type
-from ...dialect.isa.matrix_moves import LoadMatrix, MoveMatrix, StoreMatrix
-from ...dialect.isa.mma import Mma
+from ...dialect.isa.mma import LoadMatrix, Mma, MoveMatrix, StoreMatrix
 from ...dialect.isa.tensor_product import TensorProduct, products
 from ...dialect.isa.wgmma import SWIZZLES, UNIT, MatrixDescriptor, Wgmma
 from ...dialect.layouts.layout import AXES, Layout

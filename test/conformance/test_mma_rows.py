@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from warploom.dialect.isa import mma
-from warploom.dialect.isa.matrix_moves import LDMATRIX, LoadMatrix
-from warploom.dialect.isa.mma import Mma
+from warploom.dialect.isa.mma import LDMATRIX, LoadMatrix, Mma
 from warploom.dialect.isa.row import NEWEST, TARGETS, Target, Version
 from warploom.runtime.base.errors import AssemblerError
 from warploom.runtime.cuda import ptxas

@@ -14,7 +14,7 @@ import pytest
 from binary_formats import F64
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.mma import TWO_LANES_BY_CHUNK, TWO_OF_FOUR
+from warploom.dialect.isa.sparse_mma import TWO_LANES_BY_CHUNK, TWO_OF_FOUR
 from warploom.runtime import WarploomError, load_ptx
 from warploom.runtime.kernel.module import PtxModule
 from warploom.runtime.numerics.sparse import dense_of, pruned, stored_of

@@ -12,8 +12,7 @@ import pytest
 from interpreted import Loaded, outputs, program
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.matrix_moves import LDMATRIX, LoadMatrix
-from warploom.dialect.isa.mma import ROWS, Mma
+from warploom.dialect.isa.mma import LDMATRIX, ROWS, LoadMatrix, Mma
 from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError

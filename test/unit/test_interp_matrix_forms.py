@@ -11,7 +11,7 @@ from interpreted import outputs, program
 from numpy.typing import NDArray
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa import mma
+from warploom.dialect.isa import mma, sparse_mma
 from warploom.dialect.isa.form import Form, element_type, having
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.ptx.text.syntax import PtxSyntaxError
@@ -25,7 +25,7 @@ Row = Mma
 ONE = (1, 1, 1)
 WARPS = 4
 NARROW: list[Row] = [
-    r for r in (*mma.rows(), *mma.sparse_rows()) if r.kind and r.a.name == "e2m1" and r.b.name in ("e2m1", "e4m3")
+    r for r in (*mma.rows(), *sparse_mma.rows()) if r.kind and r.a.name == "e2m1" and r.b.name in ("e2m1", "e4m3")
 ]
 
 
@@ -100,7 +100,7 @@ def spelled(row: Row, **other: str) -> str:
     return f"{row.spelling} {', '.join(operands.values())};"
 
 
-SPARSE = next(r for r in mma.sparse_rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32 and r.d.bits == 32)
+SPARSE = next(r for r in sparse_mma.rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32 and r.d.bits == 32)
 SCALED = next(r for r in mma.rows() if r.scale and r.scale.vector == 2)
 (DENSE,) = having(mma.rows, shape=mma.Shape(16, 8, 16), a=element_type("f16"), d=element_type("f32"))
 

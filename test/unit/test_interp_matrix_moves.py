@@ -11,7 +11,7 @@ from captured_memory import TILE, MemoryCase, inputs, kernel, output_words
 from interpreted import Loaded, program
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.matrix_moves import MOVMATRIX, LoadMatrix, StoreMatrix, load_rows, store_rows
+from warploom.dialect.isa.mma import MOVMATRIX, LoadMatrix, StoreMatrix, load_rows, store_rows
 from warploom.dialect.isa.row import target
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError

@@ -9,11 +9,11 @@ from itertools import product
 import pytest
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa import matrix_moves, mma, wmma
+from warploom.dialect.isa import mma, sparse_mma, wmma
 from warploom.dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, BlockScale, Form, Shape, element_type
-from warploom.dialect.isa.matrix_moves import LoadMatrix, StoreMatrix
-from warploom.dialect.isa.mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR, Mma
+from warploom.dialect.isa.mma import LoadMatrix, Mma, StoreMatrix
 from warploom.dialect.isa.row import TARGETS, Slot, target
+from warploom.dialect.isa.sparse_mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
 from warploom.dialect.layouts.layout import LANES, Layout
 from warploom.dialect.ptx import instructions
 
@@ -97,7 +97,7 @@ FOUR_PRODUCTS: dict[str, Callable[[int, int], tuple[int, int]]] = {
     ),
 }
 
-DENSE, SPARSE = mma.rows(), mma.sparse_rows()
+DENSE, SPARSE = mma.rows(), sparse_mma.rows()
 SINGLE = [row for row in DENSE if row.products == 1]
 FOURFOLD = [row for row in DENSE if row.products == 4]
 
@@ -280,7 +280,7 @@ def test_moves_by_the_figures() -> None:
         ("stmatrix", "m8n8", True): lambda lane, r, i: (2 * (lane % 4) + i, lane // 4),
         ("stmatrix", "m16n8", True): lambda lane, r, i: (2 * (lane % 4) + (i & 1), lane // 4 + 8 * (i >> 1)),
     }
-    for row in (*matrix_moves.load_rows(), *matrix_moves.store_rows()):
+    for row in (*mma.load_rows(), *mma.store_rows()):
         formula = moved[row.spelling.split(".")[0], row.shape, row.transpose]
         per_register = 32 // row.element_bits
         for lane, element in product(range(LANES), range(row.layout.elements)):
@@ -288,8 +288,8 @@ def test_moves_by_the_figures() -> None:
         assert len(set(places(row.layout))) == row.layout.rows * row.layout.columns
         assert row.registers == row.count * (2 if row.shape == "m16n16" else 1)
         assert row.addresses == row.count * (16 if row.shape == "m16n16" else 8) <= LANES
-    assert matrix_moves.MOVMATRIX.layout == matrix_moves.MOVMATRIX.source.transposed()
-    assert {(r.source, r.memory_bits) for r in matrix_moves.load_rows() if r.type == "b8x16"} == {
+    assert mma.MOVMATRIX.layout == mma.MOVMATRIX.source.transposed()
+    assert {(r.source, r.memory_bits) for r in mma.load_rows() if r.type == "b8x16"} == {
         ("b6x16_p32", 6),
         ("b4x16_p64", 4),
     }

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.isa import mma, wgmma
+from warploom.dialect.isa import mma, sparse_mma, wgmma
 from warploom.dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, Shape, element_type, having
-from warploom.dialect.isa.matrix_moves import LDMATRIX, LoadMatrix
-from warploom.dialect.isa.mma import Mma
+from warploom.dialect.isa.mma import LDMATRIX, LoadMatrix, Mma
 from warploom.dialect.isa.row import KIB, TARGETS, UnknownTargetError, target
 from warploom.dialect.isa.wgmma import ROW_BYTES, doubled
 from warploom.dialect.ptx.instructions import find
@@ -53,7 +52,7 @@ def test_the_instruction_rows_know_every_spelling(row: Mma | LoadMatrix) -> None
 
 
 def test_registers_hold_what_the_layout_places_in_a_lane() -> None:
-    for row, role in product([*mma.rows(), *mma.sparse_rows()], "abcd"):
+    for row, role in product([*mma.rows(), *sparse_mma.rows()], "abcd"):
         width, placed = max(32, row.element(role).bits), row.layout(role).elements * row.container_bits(role)
         assert row.registers(role) * width == placed, (row.spelling, role)
 
@@ -82,7 +81,7 @@ def test_what_is_no_shape(text: str) -> None:
 
 
 def test_metadata_describes_all_of_a_in_halves_of_chunks() -> None:
-    for row in mma.sparse_rows():
+    for row in sparse_mma.rows():
         assert row.granularity is not None
         assert row.metadata is not None
         assert row.granularity.chunk == 2 * row.granularity.stored, row.spelling

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.isa.matrix_moves import LDMATRIX
-from warploom.dialect.isa.mma import ROWS, Mma
+from warploom.dialect.isa.mma import LDMATRIX, ROWS, Mma
 from warploom.dialect.layouts.layout import LANES, Bit, Layout, accumulator, column, multiplicand, row
 
 A16 = Layout.parse("c1 c2 r0 r1 r2 | c0 r3 c3")

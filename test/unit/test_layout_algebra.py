@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from samples import FULL
 
-from warploom.dialect.isa import mma
-from warploom.dialect.isa.matrix_moves import MOVMATRIX
+from warploom.dialect.isa import mma, sparse_mma
+from warploom.dialect.isa.mma import MOVMATRIX
 from warploom.dialect.layouts.layout import (
     AXES,
     LANES,
@@ -269,7 +269,7 @@ def test_tiles_follow_each_other_row_by_row() -> None:
 
 def fragments() -> Iterator[tuple[Layout, int]]:
     """Every fragment layout of the rows, with the width of its elements."""
-    for form in (*mma.rows(), *mma.sparse_rows()):
+    for form in (*mma.rows(), *sparse_mma.rows()):
         for role in "abcd":
             bits = form.container_bits(role) if role in "ab" else form.element(role).bits
             yield form.layout(role), bits

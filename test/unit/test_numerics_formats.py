@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scalar_models import Value, block, decode, multiply, rounded
 
-from warploom.dialect.isa import mma
+from warploom.dialect.isa import mma, sparse_mma
 from warploom.dialect.isa.form import ElementType, element_type
 from warploom.dialect.isa.mma import Mma
 from warploom.runtime.interp import Arithmetic, arithmetic
@@ -161,7 +161,7 @@ def compared(target: str, row: Row, kind: str, seed: int = 0, elements: int = 12
 
 def narrow() -> Iterator[tuple[str, Row]]:
     """Each family of narrow types on each target that computes it in its own way; a few of the mixes of types."""
-    for row in (*mma.rows(), *mma.sparse_rows()):
+    for row in (*mma.rows(), *sparse_mma.rows()):
         if not row.a.is_float or row.a.bits > 8:
             continue
         plain = isinstance(row, Mma) or row.ordered
@@ -208,7 +208,7 @@ def test_narrow_types(target: str, row: Row) -> None:
         compared(target, row, kind, seed)
 
 
-WIDE_SPARSE = [row for row in mma.sparse_rows() if row.a.is_float and row.a.bits > 8 and not row.ordered]
+WIDE_SPARSE = [row for row in sparse_mma.rows() if row.a.is_float and row.a.bits > 8 and not row.ordered]
 
 
 @pytest.mark.sampled(4)
@@ -239,7 +239,7 @@ def test_what_a_sparse_operand_does_not_meet_leaves_no_trace() -> None:
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("row", mma.sparse_rows(), ids=lambda r: r.spelling)
+@pytest.mark.parametrize("row", sparse_mma.rows(), ids=lambda r: r.spelling)
 def test_metadata_against_the_rows_of_sparse_storage(row: Mma) -> None:
     layout, how = row.metadata, row.granularity
     assert layout is not None
@@ -257,7 +257,7 @@ def test_metadata_against_the_rows_of_sparse_storage(row: Mma) -> None:
 
 
 def test_metadata_is_checked() -> None:
-    row = next(r for r in mma.sparse_rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32)
+    row = next(r for r in sparse_mma.rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32)
     words = np.full((32, 2), 0x44444444, np.uint32)
     words[9, 1] = 0x44144444
     with pytest.raises(NibbleError, match="metadata 0b0001 for chunk 5 of row 10 of A means nothing; expected one of"):

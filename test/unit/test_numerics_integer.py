@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.dialect.isa import mma
+from warploom.dialect.isa import mma, sparse_mma
 from warploom.dialect.isa.form import ElementType
 from warploom.dialect.isa.mma import Mma
 from warploom.runtime.numerics.product import MatrixProduct, SideOperands
@@ -31,7 +31,7 @@ def finished(total: int, satfinite: bool) -> int:
 
 ROWS: list[Mma] = [
     *(r for r in mma.rows() if r.a.bits in (4, 8) and not r.a.is_float),
-    *(r for r in mma.sparse_rows() if not r.a.is_float and not r.ordered),
+    *(r for r in sparse_mma.rows() if not r.a.is_float and not r.ordered),
 ]
 
 

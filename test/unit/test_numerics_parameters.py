@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from warploom.dialect.isa import mma, tensor_product, wgmma, wmma
+from warploom.dialect.isa import mma, sparse_mma, tensor_product, wgmma, wmma
 from warploom.dialect.isa.form import element_type, having
 from warploom.dialect.isa.row import TARGETS
 from warploom.runtime.interp import arithmetic
 from warploom.runtime.numerics.product import ALGORITHMS, ROWS, family
 
-FORMS = (*mma.rows(), *mma.sparse_rows(), *wmma.mma_rows(), *wgmma.rows(), *tensor_product.products())
+FORMS = (*mma.rows(), *sparse_mma.rows(), *wmma.mma_rows(), *wgmma.rows(), *tensor_product.products())
 (HALF,) = having(mma.rows, shape=mma.Shape(16, 8, 16), a=element_type("f16"), d=element_type("f32"))
 FP8 = next(r for r in mma.rows() if r.a.name == "e4m3" and r.d.name == "f32" and not r.kind)
 

@@ -11,7 +11,7 @@ import pytest
 from ptx_rows import BY_SPELLING
 from samples import every
 
-from warploom.dialect.isa import mma
+from warploom.dialect.isa import mma, sparse_mma
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.row import (
@@ -192,7 +192,7 @@ def test_what_words_there_are_for_targets() -> None:
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("form", [row for row in mma.sparse_rows() if row.ordered], ids=lambda r: r.spelling)
+@pytest.mark.parametrize("form", [row for row in sparse_mma.rows() if row.ordered], ids=lambda r: r.spelling)
 def test_sparsity_selectors(form: Mma) -> None:
     text = operands(form)
     at = [o.name for o in form.operands].index("f")
@@ -208,7 +208,7 @@ def test_sparsity_selectors(form: Mma) -> None:
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("form", [r for r in (*mma.rows(), *mma.sparse_rows()) if r.scale], ids=lambda r: r.spelling)
+@pytest.mark.parametrize("form", [r for r in (*mma.rows(), *sparse_mma.rows()) if r.scale], ids=lambda r: r.spelling)
 def test_scale_selectors(form: Mma) -> None:
     scale = form.scale
     assert scale is not None
@@ -244,7 +244,7 @@ def test_scale_selectors_may_be_registers(items: str, message: str | None) -> No
 
 
 def test_words_of_metadata_and_scales_may_stand_in_braces() -> None:
-    form = next(r for r in mma.sparse_rows() if r.scale)
+    form = next(r for r in sparse_mma.rows() if r.scale)
     pieces = _split(operands(form))
     for name in ("e", "scale_a", "scale_b"):
         at = [o.name for o in form.operands].index(name)

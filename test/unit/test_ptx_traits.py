@@ -135,7 +135,7 @@ def test_reductions_of_global_memory_keep_ctas_in_one_process() -> None:
 
 READERS = (
     "ptx/instructions.py", "ptx/rows/grammar.py", "isa/row.py", "isa/form.py", "ptx/text/syntax.py",
-    "isa/matrix_moves.py", "to_nvvm/instruction.py",
+    "isa/mma.py", "to_nvvm/instruction.py",
 )  # fmt: skip
 """Where opcodes are matched with rows, and the questions to rows."""
 READING = re.compile(r"opcode\.(startswith|endswith|split|r?partition|removeprefix)\(|\bin (\w+\.)*opcode\b")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from samples import FULL
 
-from warploom.dialect.isa import mma, wgmma
+from warploom.dialect.isa import sparse_mma, wgmma
 from warploom.dialect.isa.form import Granularity, ProductForm
-from warploom.dialect.isa.mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
+from warploom.dialect.isa.sparse_mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
 from warploom.runtime.numerics import sparse
 from warploom.runtime.numerics.sparse import SparsityError, complaint, dense_of, pruned, stored_of, validate_words
 
@@ -44,9 +44,9 @@ INVALID = {0b0000, 0b0101, 0b1010, 0b1111}
 TF32 = {0b1110, 0b0100}
 
 ROWS: dict[tuple[int, int, str, str], ProductForm] = {
-    (row.shape.m, row.shape.k, row.a.name, row.kind): row for row in (*mma.sparse_rows(), *wgmma.rows()) if row.sparse
+    (row.shape.m, row.shape.k, row.a.name, row.kind): row for row in (*sparse_mma.rows(), *wgmma.rows()) if row.sparse
 }
-PATTERNS = {(row.a.name, row.kind): row.granularity for row in mma.sparse_rows() if row.granularity is not None}
+PATTERNS = {(row.a.name, row.kind): row.granularity for row in sparse_mma.rows() if row.granularity is not None}
 OPERANDS = pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.spelling)
 KEYS = pytest.mark.parametrize("key", PATTERNS, ids=lambda key: "-".join(filter(None, key)))
 
@@ -116,7 +116,7 @@ def test_granularities_are_those_of_the_text() -> None:
         else:
             expected = TWO_OF_FOUR
         assert pattern == expected
-        assert kind or mma.granularities()[element] == expected
+        assert kind or sparse_mma.granularities()[element] == expected
     assert [(p.chunk, p.stored, p.group) for p in (ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT)] == [
         (2, 1, 1),
         (4, 2, 1),

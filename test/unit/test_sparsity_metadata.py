@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from warploom.dialect.isa import mma, wgmma
+from warploom.dialect.isa import mma, sparse_mma, wgmma
 from warploom.dialect.isa.form import ProductForm
 from warploom.dialect.layouts.layout import Layout
 from warploom.runtime.numerics import sparse
@@ -24,7 +24,7 @@ TF32 = {0b1110, 0b0100}
 
 Key = tuple[int, int, str, str]
 ROWS: dict[Key, ProductForm] = {
-    (row.shape.m, row.shape.k, row.a.name, row.kind): row for row in (*mma.sparse_rows(), *wgmma.rows()) if row.sparse
+    (row.shape.m, row.shape.k, row.a.name, row.kind): row for row in (*sparse_mma.rows(), *wgmma.rows()) if row.sparse
 }
 OPERANDS = pytest.mark.parametrize("key", ROWS, ids=lambda key: "-".join(map(str, key)))
 

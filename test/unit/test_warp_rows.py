@@ -16,9 +16,8 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, i8, i64
 from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
 from xdsl.utils.exceptions import VerifyException
 
-from warploom.dialect.isa import matrix_moves, mma
-from warploom.dialect.isa.matrix_moves import LoadMatrix, StoreMatrix
-from warploom.dialect.isa.mma import Mma
+from warploom.dialect.isa import mma, sparse_mma
+from warploom.dialect.isa.mma import LoadMatrix, Mma, StoreMatrix
 from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.layouts.layout import Bit, Layout
 from warploom.dialect.ptx.printer import print_ptx
@@ -73,7 +72,7 @@ def product_op(row: Mma, values: Sequence[SSAValue]) -> MmaOp:
     return MmaOp(row.shape, a, b, c, scales=others, selectors=selectors(row), **fields)
 
 
-PRODUCTS = [*mma.rows(), *mma.sparse_rows()]
+PRODUCTS = [*mma.rows(), *sparse_mma.rows()]
 
 
 @pytest.mark.sampled(10)
@@ -152,9 +151,7 @@ def moved(row: LoadMatrix | StoreMatrix) -> tuple[FragmentType, TypeAttribute]:
 
 
 MOVES = [
-    row
-    for row in (*(r for r in matrix_moves.load_rows() if r.source != "s4"), *matrix_moves.store_rows())
-    if row.space == matrix_moves.SHARED
+    row for row in (*(r for r in mma.load_rows() if r.source != "s4"), *mma.store_rows()) if row.space == mma.SHARED
 ]
 """Those that `warp.load` and `warp.store` make: no operand of a product is s8 made of s4."""
 
@@ -220,7 +217,7 @@ def test_movmatrix() -> None:
         reprinted(there.clone(), False)
         reprinted(there.clone(), True)
 
-    text = print_ptx(lowered(earliest(matrix_moves.MOVMATRIX), packed([accumulator]), build))
+    text = print_ptx(lowered(earliest(mma.MOVMATRIX), packed([accumulator]), build))
     assert len(re.findall(r"movmatrix\.sync\.aligned\.m8n8\.trans\.b16 %r\d+, %r\d+;", text)) == 4
     assert ".version 7.8" in text
 

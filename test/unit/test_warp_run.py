@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from single_warp import BARRIER, memref, run
 
-from warploom.dialect.isa import mma
-from warploom.dialect.isa.mma import TWO_OF_FOUR
+from warploom.dialect.isa import sparse_mma
+from warploom.dialect.isa.sparse_mma import TWO_OF_FOUR
 from warploom.runtime.numerics.sparse import metadata_words, stored_of
 
 
@@ -115,7 +115,7 @@ def test_opaque(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("selector", [0, 1])
 def test_sparse(selector: int, rng: np.random.Generator) -> None:
-    row_ = next(row for row in mma.sparse_rows() if row.a.name == "f16" and row.shape.k == 32)
+    row_ = next(row for row in sparse_mma.rows() if row.a.name == "f16" and row.shape.k == 32)
     dense = np.zeros((16, 8, 4), np.float16)
     for row, chunk in np.ndindex(16, 8):
         dense[row, chunk, rng.choice(4, 2, replace=False)] = rng.standard_normal(2)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ...isa import wmma
 from ...isa.form import Form, ProductForm
-from ...isa.matrix_moves import LoadMatrix, StoreMatrix
+from ...isa.mma import LoadMatrix, StoreMatrix
 from ...isa.row import named
 from ...isa.wmma import WmmaMove
 from ..instructions import Traits, traits

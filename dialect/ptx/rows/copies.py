@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 
-from ...isa.matrix_moves import BLACKWELL, NIBBLES, blackwell
-from ...isa.row import Specific, Version
-from ...isa.wgmma import TENSOR_MEMORY
+from ...isa.form import BLACKWELL, blackwell
+from ...isa.mma import NIBBLES
+from ...isa.row import TENSOR_MEMORY, Specific, Version
 from .arithmetic import RUBIN, of_rubin
 from .data import HINT, HINTED
 from .grammar import Need, PatternRow, row

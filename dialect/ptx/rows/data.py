@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...isa.matrix_moves import BLACKWELL, blackwell
+from ...isa.form import BLACKWELL, blackwell
 from ...isa.row import Specific, Version
 from .arithmetic import RUBIN
 from .grammar import Need, Needs, PatternRow, pure, row

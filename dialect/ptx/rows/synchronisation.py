@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from ...isa.matrix_moves import BLACKWELL
+from ...isa.form import BLACKWELL
 from ...isa.row import Specific, Version, choice
 from ...isa.wgmma import SM_90A
 from .arithmetic import of_rubin

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from ....dialect.isa.form import ElementType, Form
-from ....dialect.isa.matrix_moves import LoadMatrix, MoveMatrix, StoreMatrix
-from ....dialect.isa.mma import Mma
+from ....dialect.isa.mma import LoadMatrix, Mma, MoveMatrix, StoreMatrix
 from ....dialect.isa.row import TARGETS, Bindings, Slot
 from ....dialect.isa.wgmma import Wgmma
 from ....dialect.isa.wmma import Shape, WmmaMma, WmmaMove, alignment, default_stride, extent
@@ -274,7 +273,7 @@ def _sides(ctx: Context, row: Mma, operands: dict[str, Operand]) -> Callable[[St
 
 # Matrices between shared memory and registers: `ldmatrix`, `stmatrix`, `movmatrix`.
 #
-# Source: PTX ISA 9.7.14.5.15 to .17; where elements lie is in the rows of `dialect.isa.matrix_moves`.
+# Source: PTX ISA 9.7.14.5.15 to .17; where elements lie is in the rows of `dialect.isa.mma`.
 
 _ROW_BYTES = 16
 

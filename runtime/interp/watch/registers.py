@@ -15,8 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from ....dialect.isa.matrix_moves import LoadMatrix, StoreMatrix
-from ....dialect.isa.mma import Mma
+from ....dialect.isa.mma import LoadMatrix, Mma, StoreMatrix
 from ....dialect.ptx.text.syntax import REGISTER_BITS, Address, Immediate, Not, Operand, Register, Vector
 from ...numerics.floats import Array
 from ..machine.events import LANES, BoundStep, Look, MemoryAccess, Selection

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....dialect.isa.matrix_moves import LoadMatrix
+from ....dialect.isa.mma import LoadMatrix
 from ....dialect.isa.row import Row
 from ....dialect.ptx.instructions import Traits
 from ...numerics.floats import Array
