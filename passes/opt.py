@@ -29,7 +29,6 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.target import Target
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from . import source
 from .diagnostics import describe, located
 from .instrument import (
     OPTIONS,
@@ -281,7 +280,7 @@ class WarploomOptMain(xDSLOptMain):
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
-        with self._shown_diagnostics(), located(prog), source.paused(), read_once():
+        with self._shown_diagnostics(), located(prog), read_once():
             self._lower(prog)
 
     def _shown_diagnostics(self) -> AbstractContextManager[None]:

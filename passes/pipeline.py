@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 from abc import abstractmethod
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import RLock
 from typing import NamedTuple
 
 from xdsl.context import Context
@@ -27,7 +29,6 @@ from ..dialect.isa.wgmma import WARPGROUP_SM
 from ..dialect.ptx.instruction import quoted
 from ..dialect.schedule import FIELDS
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
-from . import source
 from .diagnostics import remark, remarks, verify
 from .patterns import operations_of
 from .universe import WARPLOOM_UNIVERSE
@@ -201,6 +202,27 @@ VERIFIES_EACH: ContextVar[bool] = ContextVar("verifies_each", default=False)
 """Whether `lower` verifies the module after each pass, as `warploom-opt` does."""
 
 
+_ONE_BY_ONE = RLock()
+"""What one compilation at a time has: xDSL's `ImplicitBuilder` changes all operations while it is entered."""
+
+
+@contextmanager
+def paused() -> Generator[None]:
+    """Keeps Python's cyclic garbage collector from running, if it would, and other threads from compiling.
+
+    Operations, values and uses refer to each other in cycles and live until the module goes. The collector walks all of
+    them again and again as more come: half of the time of a large kernel.
+    """
+    with _ONE_BY_ONE:
+        if on := gc.isenabled():
+            gc.disable()
+        try:
+            yield
+        finally:
+            if on:
+                gc.enable()
+
+
 def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None = None) -> None:
     """Runs the passes of a pipeline that may change the module, in place. It is verified before the first pass, with
     the schedules that were asked for, and at the end. `on_phase` is called with each pass's name and its seconds, and
@@ -209,7 +231,7 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | Non
     Raises:
         DiagnosticException: the first error of a pass or of its verification, as if each pass were verified.
     """
-    with source.paused():
+    with paused():
         verify(module)
         if VERIFIES_EACH.get():
             return _run(module, ctx, pipeline, on_phase, verifies_each=True)

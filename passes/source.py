@@ -1,17 +1,13 @@
-"""What is around a run of the compiler: the text of source files, files that options of passes name, the remarks that
-somebody collects, and a collector of garbage that waits.
-"""
+"""What is around a run of the compiler: the text of source files, files that options of passes name, and the remarks
+that somebody collects."""
 
 from __future__ import annotations
 
-import gc
 import re
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from threading import RLock
 
 REMARKS: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
 """What passes have said, if somebody collects it (`diagnostics.remarks`)."""
@@ -87,38 +83,3 @@ def read_text(path: str | Path) -> str:
             return text
         texts[name] = text
     return texts[name]
-
-
-# Python's cyclic garbage collector, which has nothing to collect while a module is lowered.
-
-_ONE_BY_ONE = RLock()
-"""What one compilation at a time has: xDSL's `ImplicitBuilder` changes all operations while it is entered."""
-
-
-@contextmanager
-def paused() -> Generator[None]:
-    """Keeps the collector from running, if it would, and other threads from compiling.
-
-    Operations, values and uses refer to each other in cycles and live until the module goes. The collector walks all of
-    them again and again as more come: half of the time of a large kernel.
-    """
-    with _ONE_BY_ONE:
-        on = gc.isenabled()
-        gc.disable()
-        try:
-            yield
-        finally:
-            if on:
-                gc.enable()
-
-
-@contextmanager
-def long_lived(module: str) -> Generator[None]:
-    """Where a module is first imported, with the collector paused. Spares the collector a walk of all that imports made
-    when it goes on: they stay, so they go to the generation that it walks least, as they would by two walks. Where a
-    program keeps objects of its own from the collector (`gc.freeze`), nothing is moved."""
-    first = module not in sys.modules
-    yield
-    if first and not gc.get_freeze_count():
-        gc.freeze()
-        gc.unfreeze()

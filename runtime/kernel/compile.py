@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ...passes.source import REMARKS, long_lived, paused, read_once, read_text
+from ...passes.source import REMARKS, read_once, read_text
 from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError, CompileError, WarploomError
 from ..base.launch import dim3, read_source
@@ -73,7 +76,7 @@ def compile(
     """
     text, where = _text_of(mlir, UNNAMED)
     file, tuned = file or where, None if tuned is None else str(tuned)
-    with read_once():
+    with nullcontext() if tuned is None else read_once():  # its text is part of the key
         applied = None if strategy is None else _strategy(strategy)
         store = kept() if cache and not callable(applied) and REMARKS.get() is None else None
         asked = {"text": text, "file": file, "target": target, "name": name, "tf32": tf32}
@@ -83,14 +86,33 @@ def compile(
             if on_phase is not None:
                 on_phase("cache", time.perf_counter() - start)
             return replace(cast("Kernel", known), name=file)
+        with _long_lived(f"{__package__}.lowering"):
+            from ...passes.pipeline import paused
+            from .lowering import lowered, parse
         with paused():
-            with long_lived(f"{__package__}.lowering"):
-                from .lowering import lowered, parse
             module = parse(text, file, on_phase) if isinstance(mlir, str | os.PathLike) else mlir.clone()
             kernel = lowered(module, target, name, file, on_phase, tf32, tuned, schedule, applied)
         if store is not None and key is not None:
             store.put(key, kernel)
         return kernel
+
+
+@contextmanager
+def _long_lived(module: str) -> Generator[None]:
+    """Where a module is first imported. Python's cyclic garbage collector waits, and is spared a walk of all that
+    imports made when it goes on: that stays, so it goes to the generation that is walked least, as it would by two
+    walks. Where a program keeps objects of its own from the collector (`gc.freeze`), nothing is moved."""
+    first = module not in sys.modules
+    if on := gc.isenabled():
+        gc.disable()
+    try:
+        yield
+    finally:
+        if first and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
+        if on:
+            gc.enable()
 
 
 def _key(

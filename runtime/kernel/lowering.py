@@ -213,11 +213,14 @@ def without_tensors(module: ModuleOp, *, tf32: bool = False, kept: Collection[st
 def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> ModuleOp:
     """The module that MLIR text describes, not yet verified. Raises CompileError with file, line and column, if the
     text is no MLIR."""
-    if begins_as_ptx(mlir):
-        raise CompileError(f"{file}: expected MLIR, got PTX; load_ptx, and `warploom run` of a .ptx file, launch PTX")
     try:
         with phase("parse", on_phase), as_compile_errors():
             return parse_mlir(make_context(), mlir, file)
+    except CompileError as error:
+        if not begins_as_ptx(mlir):
+            raise
+        said = f"{file}: expected MLIR, got PTX; load_ptx, and `warploom run` of a .ptx file, launch PTX"
+        raise CompileError(said) from error
     except RecursionError as error:
         raise CompileError(f"{file}: nested too deeply") from error
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warploom.passes import source
-from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.passes.pipeline import lower, paused, standard_pipeline
 from warploom.passes.universe import make_context
 from warploom.runtime import CompileError, compile
 from warploom.runtime.kernel.lowering import parse
@@ -27,7 +26,7 @@ def as_before() -> Iterator[None]:
 @pytest.mark.parametrize("on", [True, False])
 def test_what_was_comes_back(on: bool) -> None:
     (gc.enable if on else gc.disable)()
-    with source.paused():
+    with paused():
         assert not gc.isenabled()
     assert gc.isenabled() == on
 
