@@ -1,4 +1,4 @@
-"""The named products of `linalg`, and the dialect without its convolutions.
+"""The named products of `linalg`, and how the operands of its operations are written.
 
 xDSL 0.74 has `linalg.matmul` alone, with neither the casts of a product whose result is wider than its operands nor a
 text form for `indexing_maps`, and crashes on some malformed text. MLIR's newer versions write a transposed operand with
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, ArrayAttr, IntegerType, MemRefType, TensorType
-from xdsl.dialects.linalg import Linalg, abstract_ops, ops
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation, PoolingOperation
+from xdsl.dialects.linalg import ops
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.ir import Attribute, Dialect, Region, SSAValue
+from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.parser import Parser
@@ -24,20 +24,8 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .affine import is_plain, loops_of
-from .generic import (
-    TYPE_FN,
-    Factor,
-    GenericOp,
-    SoftmaxOp,
-    parse_operands,
-    parse_results,
-    print_operands,
-    product_body,
-    weighted,
-)
-from .upstream import extended
-from .words import defined, irdl_op_definition
+from .affine import Factor, is_plain, loops_of, product_body, weighted
+from .words import defined, irdl_op_definition, words
 
 OperandElement: TypeAlias = AnyFloat | IntegerType
 OperandMatrix: TypeAlias = MemRefType[OperandElement] | TensorType[OperandElement]
@@ -46,6 +34,9 @@ METADATA = "warp.metadata"
 """The attribute of a product with a sparse A: which argument of the function holds the metadata."""
 
 _NAMES = "ABC"
+
+TYPE_FN = words("linalg.type_fn", "cast_signed cast_unsigned")
+"""`#linalg.type_fn<cast_unsigned>`: integers are extended with zeros to the type of the result."""
 
 UNSIGNED = TYPE_FN.of("cast_unsigned")
 
@@ -58,6 +49,45 @@ def map_of(loops: str, dimensions: str) -> AffineMap:
 def maps_of(loops: str, operands: Sequence[str]) -> ArrayAttr[AffineMapAttr]:
     """The maps of several operands."""
     return ArrayAttr(AffineMapAttr(map_of(loops, dimensions)) for dimensions in operands)
+
+
+def parse_operands(parser: Parser, keyword: str, *, optional: bool = True) -> Sequence[SSAValue]:
+    """`keyword(%a, %b : type, type)`, or nothing where that is `optional`."""
+    start = parser.pos
+    if not optional:
+        parser.parse_characters(keyword)
+    elif not parser.parse_optional_characters(keyword):
+        return ()
+    parser.parse_punctuation("(")
+    values = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+    parser.parse_punctuation(":")
+    types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+    parser.parse_punctuation(")")
+    if len(values) != len(types):
+        parser.raise_error(f"expected a type for each of {len(values)} operands, got {len(types)}", start)
+    return parser.resolve_operands(values, types, start)
+
+
+def parse_results(parser: Parser) -> Sequence[Attribute]:
+    """Parses `-> type`, `-> (type, type)` or nothing."""
+    if not parser.parse_optional_punctuation("->"):
+        return ()
+    types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+    return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type) if types is None else types
+
+
+def print_operands(op: LinalgStructuredOperation, printer: Printer, *, results: bool = True) -> None:
+    """`ins(%a : type) outs(%b : type) -> type`"""
+    for keyword, values in (("ins", op.inputs), ("outs", op.outputs)):
+        if values:
+            printer.print_string(f" {keyword}(")
+            printer.print_list(values, printer.print_ssa_value)
+            printer.print_string(" : ")
+            printer.print_list(values.types, printer.print_attribute)
+            printer.print_string(")")
+    if results and op.res:
+        printer.print_string(" -> ")
+        printer.print_list(op.res.types, printer.print_attribute)
 
 
 class PoolingOp(NamedOperation, ABC):
@@ -339,14 +369,4 @@ class ContractOp(NamedContractionOp):
         return f"d{loop}"
 
 
-# `linalg` but for what is loaded when it is met, elementwise operations and convolutions: xDSL's dialect, and the
-# operations and forms of MLIR that it lacks.
-
-_ELSEWHERE = (abstract_ops.ElementwiseOperation, ops.ReduceOp, abstract_ops.ConvOperation, PoolingOperation)
-_HERE = [op for op in Linalg.operations if op is ops.CopyOp or not issubclass(op, _ELSEWHERE)]
-
-LINALG_BASE = extended(
-    Dialect("linalg", _HERE, list(Linalg.attributes)),
-    [GenericOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items()), ContractOp, SoftmaxOp],
-    (TYPE_FN,),
-)
+CONTRACTIONS = (MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items()), ContractOp)

@@ -25,8 +25,9 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from . import linalg_ops
-from .contraction import LINALG_BASE, PoolingOp
-from .generic import converted, product_body
+from .affine import converted, product_body
+from .contraction import PoolingOp
+from .generic import LINALG_BASE
 from .upstream import declared, extended
 from .words import BareWordAttr, defined, words
 

@@ -46,8 +46,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .affine import map_along
-from .generic import ARITHMETIC, TensorOrMemory, check_yield, converted, parse_operands, parse_results, print_operands
+from .affine import ARITHMETIC, converted, map_along
+from .contraction import parse_operands, parse_results, print_operands
+from .generic import TensorOrMemory, check_yield
 from .upstream import SEGMENTS, print_listed
 from .words import defined, irdl_op_definition, words
 

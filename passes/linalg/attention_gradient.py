@@ -13,8 +13,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
-from ...dialect.mlir.affine import FIXED, is_projection, loops_of
-from ...dialect.mlir.generic import factors
+from ...dialect.mlir.affine import FIXED, factors, is_projection, loops_of
 from ...dialect.warp.attention import INPUTS, AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type

@@ -39,8 +39,7 @@ from xdsl.pattern_rewriter import RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import Nest
-from ...dialect.mlir.generic import number_of
+from ...dialect.mlir.affine import Nest, number_of
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, warn

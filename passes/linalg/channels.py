@@ -14,8 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import FIXED, Nest, NestAccess, generic, loops_of, map_along
-from ...dialect.mlir.generic import number_of
+from ...dialect.mlir.affine import FIXED, Nest, NestAccess, generic, loops_of, map_along, number_of
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.matmul import MatmulOp

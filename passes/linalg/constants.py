@@ -34,8 +34,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import Nest
-from ...dialect.mlir.generic import weighted
+from ...dialect.mlir.affine import Nest, weighted
 from ...dialect.mlir.upstream import GlobalOp
 from ...dialect.warp.attributes import enclosing, in_place_of, is_memory, memory_of
 from ...dialect.warp.elements import shape_of

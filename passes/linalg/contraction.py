@@ -18,10 +18,13 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.isa import wgmma
 from ...dialect.isa.form import having
 from ...dialect.mlir.affine import (
+    Factor,
     LinearForm,
     Nest,
     NestAccess,
+    Weighted,
     expression_of,
+    factors,
     generic,
     is_plain,
     linear,
@@ -29,9 +32,9 @@ from ...dialect.mlir.affine import (
     map_along,
     runs_backwards,
     strides_of,
+    weighted,
     windows,
 )
-from ...dialect.mlir.generic import Factor, Weighted, factors, weighted
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, target_of
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.views import WindowOp

@@ -28,8 +28,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa import wgmma
 from ...dialect.isa.form import FP8
-from ...dialect.mlir.affine import FIXED, loops_of, map_along
-from ...dialect.mlir.generic import arithmetic, converted, may_scale_sums, number_of
+from ...dialect.mlir.affine import FIXED, arithmetic, converted, loops_of, map_along, may_scale_sums, number_of
 from ...dialect.warp.attributes import element_name, memory_of, target_of
 from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp

@@ -19,8 +19,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap, AffineSymExpr
 from xdsl.utils.exceptions import DiagnosticException
 
-from ...dialect.mlir.affine import FIXED, Nest, loops_of
-from ...dialect.mlir.generic import contracted, weighted
+from ...dialect.mlir.affine import FIXED, Nest, contracted, loops_of, weighted
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.convert import IDENTITIES
 from ...dialect.warp.elements import element_type, only_computes, shape_of

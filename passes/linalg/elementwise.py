@@ -18,8 +18,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, Nest, is_projection, loops_of, map_along
-from ...dialect.mlir.generic import contracted
+from ...dialect.mlir.affine import FIXED, Nest, contracted, is_projection, loops_of, map_along
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import M, PointwiseOp, element_type, only_computes, with_functions, yielded

@@ -17,7 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import Nest, generic, loops_of, map_along, without_symbols
+from ...dialect.mlir.affine import Nest, converted, generic, loops_of, map_along, weighted, without_symbols
 from ...dialect.mlir.forall import (
     BOUNDS,
     DelinearizeIndexOp,
@@ -28,7 +28,6 @@ from ...dialect.mlir.forall import (
     MaxOp,
     ParallelInsertSliceOp,
 )
-from ...dialect.mlir.generic import converted, weighted
 from ...dialect.mlir.upstream import TransposeOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of

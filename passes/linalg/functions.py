@@ -21,7 +21,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.generic import number_of
+from ...dialect.mlir.affine import number_of
 from ...dialect.warp.elements import is_approximate
 from ..diagnostics import fail
 from ..patterns import constant_value

@@ -27,11 +27,10 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import FIXED, Nest, is_projection, loops_of
+from ...dialect.mlir.affine import FIXED, Nest, is_projection, loops_of, strides_of
 from ...dialect.warp.attributes import element_row, is_memory, memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns, fold_dimension, op_type_rewrite_pattern
 from .contraction import around

@@ -38,8 +38,8 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import generic, map_along
-from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, arithmetic, converted
+from ...dialect.mlir.affine import arithmetic, converted, generic, map_along
+from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory
 from ...dialect.mlir.linalg_ops import PackOp, ReduceOp, UnPackOp
 from ...dialect.mlir.upstream import IndexCastUIOp
 from ...dialect.warp.elements import element_type, shape_of

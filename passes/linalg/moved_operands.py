@@ -26,8 +26,18 @@ from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, Nest, generic, is_constant, is_plain, is_projection, loops_of, map_along
-from ...dialect.mlir.generic import EXTENSIONS, weighted
+from ...dialect.mlir.affine import (
+    EXTENSIONS,
+    FIXED,
+    Nest,
+    generic,
+    is_constant,
+    is_plain,
+    is_projection,
+    loops_of,
+    map_along,
+    weighted,
+)
 from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import float_value, rewrite_pattern
 from .contraction import around

@@ -44,9 +44,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType
-from ...dialect.mlir.affine import FIXED, Nest, loops_of, strides_of
+from ...dialect.mlir.affine import FIXED, Nest, Weighted, arithmetic, converted, loops_of, strides_of, weighted
 from ...dialect.mlir.contraction import METADATA, ContractionOp, PoolingOp
-from ...dialect.mlir.generic import Weighted, arithmetic, converted, weighted
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_functions
 from ...dialect.warp.elements import YieldOp as ElementYieldOp

@@ -22,6 +22,7 @@ from ...dialect.mlir.affine import (
     FIXED,
     Nest,
     NestAccess,
+    arithmetic,
     generic,
     is_projection,
     linear,
@@ -29,7 +30,6 @@ from ...dialect.mlir.affine import (
     map_along,
     strides_of,
 )
-from ...dialect.mlir.generic import arithmetic
 from ...dialect.mlir.upstream import CastOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of

@@ -29,8 +29,17 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import Nest, NestAccess, generic, is_plain, loops_of
-from ...dialect.mlir.generic import EXTENSIONS, arithmetic, number_of, weighted
+from ...dialect.mlir.affine import (
+    EXTENSIONS,
+    Nest,
+    NestAccess,
+    arithmetic,
+    generic,
+    is_plain,
+    loops_of,
+    number_of,
+    weighted,
+)
 from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.op_shapes import is_pure

@@ -21,8 +21,17 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, LinearForm, Nest, NestAccess, is_projection, linear, map_along, strides_of
-from ...dialect.mlir.generic import weighted
+from ...dialect.mlir.affine import (
+    FIXED,
+    LinearForm,
+    Nest,
+    NestAccess,
+    is_projection,
+    linear,
+    map_along,
+    strides_of,
+    weighted,
+)
 from ...dialect.warp.attributes import is_memory
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of

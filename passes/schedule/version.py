@@ -28,8 +28,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.row import Target
-from ...dialect.mlir.affine import loops_of, strides_of
-from ...dialect.mlir.generic import number_of
+from ...dialect.mlir.affine import loops_of, number_of, strides_of
 from ...dialect.mlir.upstream import CastOp
 from ...dialect.schedule import ScheduleError
 from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, is_memory, memory_of

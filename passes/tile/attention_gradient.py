@@ -38,8 +38,9 @@ from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
 from .attention import LOWEST_OF_F32
 from .fragments import EpilogueOperands, fma, mapped, number, of_same_document, power
-from .operands import KTurns, OperandTiles, Place, as_operand, axis, copies_done, matrix_of, multiplied, warp_origin
+from .operands import KTurns, OperandTiles, as_operand, axis, copies_done, matrix_of, multiplied, warp_origin
 from .outline_attention import Band
+from .side_operands import Place
 from .tiling import Tiling
 
 POWER_OF_TWO = 0.5

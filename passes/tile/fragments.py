@@ -26,8 +26,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.wgmma import UNIT, panel_columns
 from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
-from ...dialect.mlir.affine import loops_of, map_along, strides_of
-from ...dialect.mlir.generic import number_of
+from ...dialect.mlir.affine import loops_of, map_along, number_of, strides_of
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.convert import BANKS, ConvertLayoutOp, ConvertOp, in_lines
 from ...dialect.warp.cta import OF_SLICES, SOME_WARPS

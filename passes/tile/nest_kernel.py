@@ -31,8 +31,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
 
-from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant, linear
-from ...dialect.mlir.generic import HALVES, number_of, weighted
+from ...dialect.mlir.affine import FIXED, HALVES, Nest, NestAccess, is_constant, linear, number_of, weighted
 from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of

@@ -22,8 +22,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Layout, column, row
-from ...dialect.mlir.affine import strides_of
-from ...dialect.mlir.generic import number_of
+from ...dialect.mlir.affine import number_of, strides_of
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, Memory, SwizzleAttr, element_row, memory_of
 from ...dialect.warp.convert import ConvertLayoutOp, column_of

@@ -15,7 +15,7 @@ from xdsl.dialects import func
 from ..arguments.arrays import borrow, element_of
 from ..base.launch import describe
 from ..interp.machine.memory import InterpreterError
-from ..interp.watch.checks import CheckError
+from ..interp.watch.findings import CheckError
 from ..numerics.floats import Array
 from . import field as fields
 from .counterexample import CHECKS, ENDED, KINDS, Counterexample, KernelCall, copied, fault_of

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ...dialect.mlir.generic import contracted
+from ...dialect.mlir.affine import contracted
 from ...dialect.warp.elements import YieldOp as WarpYieldOp
 from ...dialect.warp.elements import is_approximate
 from ...passes.diagnostics import place_of

@@ -17,9 +17,20 @@ from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
-from ...dialect.mlir.affine import FIXED, Combination, Nest, NestAccess, is_plain, steps_of, windows
+from ...dialect.mlir.affine import (
+    FIXED,
+    Combination,
+    Factor,
+    Nest,
+    NestAccess,
+    Weighted,
+    is_plain,
+    may_scale_sums,
+    steps_of,
+    weighted,
+    windows,
+)
 from ...dialect.mlir.contraction import METADATA
-from ...dialect.mlir.generic import Factor, Weighted, may_scale_sums, weighted
 from ..arguments.arrays import DTYPES, DType, integer_limits
 from ..numerics.floats import Floats
 from .elements import EXACT, Bounded, Slack, bounded, evaluate, operations

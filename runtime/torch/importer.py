@@ -27,12 +27,11 @@ from xdsl.ir import SSAValue
 
 from ...passes.linalg.tensors import fuse_elementwise
 from ...passes.patterns import float_value
-from ...passes.pipeline import import_passes
+from ...passes.pipeline import DEFAULT_TARGET, import_passes
 from ..base.errors import ArgumentError, CompileError, WarploomError
 from ..base.launch import cores
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
-from ..kernel.lowering import DEFAULT_TARGET
 from .attention import results_of, taken_apart
 from .builder import PLACES, SCANS, FunctionBuilder, is_pointwise, is_scan_of_rows, pointwise
 from .decompositions import recurrent, simpler

@@ -21,8 +21,8 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
+from ...dialect.mlir.affine import product_body
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
-from ...dialect.mlir.generic import product_body
 from ...dialect.warp.matmul import FASTMATH
 from ...passes.patterns import IndexBuilder
 from .builder import (

@@ -10,8 +10,8 @@ from interpreted import Loaded, collatz_steps, per_thread
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime import load_ptx
+from warploom.runtime.base.launch import Checks
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.kernel.module import Checks
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 BODY = """.visible .entry k(.param .u64 out) { .reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .f64 %fd<4>;

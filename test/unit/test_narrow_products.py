@@ -16,9 +16,10 @@ from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.universe import make_context
 from warploom.runtime import ArgumentError, CompileError, Kernel, compile
 from warploom.runtime.arguments.arrays import DTYPES
+from warploom.runtime.base.launch import Plan
 from warploom.runtime.cli.command import main
 from warploom.runtime.kernel.lowering import parse
-from warploom.runtime.plan.host import Plan, plan
+from warploom.runtime.plan.host import plan
 
 Array = NDArray[Any]
 Size = tuple[int, int, int]

@@ -11,10 +11,10 @@ import pytest
 
 from warploom.passes import opt
 from warploom.runtime import ArgumentError, CompileError, HostError, check_metadata, compile, compress, expand, prune
-from warploom.runtime.arguments.packed import WGMMA_SP
 from warploom.runtime.cli.command import main
 from warploom.runtime.interp.machine.memory import InterpreterError
 from warploom.runtime.kernel.lowering import parse
+from warploom.runtime.numerics.sparse import WGMMA_SP
 from warploom.runtime.plan.host import choose
 from warploom.runtime.reference.functions import evaluate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..parser import PtxSyntaxError, read_prototype
+from ..parser import read_prototype
 from ..text.syntax import (
     ALONE,
     REGISTER_BITS,
@@ -13,6 +13,7 @@ from ..text.syntax import (
     Immediate,
     Instruction,
     Operand,
+    PtxSyntaxError,
     Register,
     Symbol,
     Variable,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from ...isa.row import Specific, Version, choice
+from ...isa.row import TENSOR_MEMORY, Specific, Version, choice
 from ...isa.tensor_product import (
     ALLOCATIONS,
     EACH_ALONE,
@@ -16,7 +16,6 @@ from ...isa.tensor_product import (
     SCALED_INPUT,
     SM_107A,
     SM_107F,
-    TENSOR_MEMORY,
 )
 from .grammar import PatternRow, row
 

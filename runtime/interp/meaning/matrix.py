@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from ....dialect.isa.form import ElementType, Form
+from ....dialect.isa.form import ElementType, Form, Shape
 from ....dialect.isa.mma import LoadMatrix, Mma, MoveMatrix, StoreMatrix
 from ....dialect.isa.row import TARGETS, Bindings, Slot
 from ....dialect.isa.wgmma import Wgmma
-from ....dialect.isa.wmma import Shape, WmmaMma, WmmaMove, alignment, default_stride, extent
+from ....dialect.isa.wmma import WmmaMma, WmmaMove, alignment, default_stride, extent
 from ....dialect.isa.wmma import registers as registers_of
 from ....dialect.layouts.layout import Bit, Layout
 from ....dialect.ptx.text.syntax import Immediate, Operand
