@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from xdsl.ir import Attribute, Dialect, Operation
 
-_ORDER = """matmul attention rows mma operands views stored cta convert elements
+_ORDER = """matmul attention rows mma op_shapes operands views stored cta convert elements
 memory fragments attributes synchronisation warpgroup tensor_memory tensor_maps"""
 """The modules that define the dialect, in the order of the reference."""
 

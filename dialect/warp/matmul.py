@@ -42,10 +42,10 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES, KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4
-from ..isa.mma import Variant
+from ..isa.mma import Variant, blocks
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
-from .attributes import BYTE, memory_of
+from .attributes import BYTE, SCALES, element_row, memory_of
 from .elements import (
     DEFAULT_MAPS,
     OPERAND_LOOPS,
@@ -53,26 +53,23 @@ from .elements import (
     LoopSizes,
     M,
     N,
+    PointwiseOp,
     WithEpilogue,
     companion_loops,
     shape_of,
     verify_map,
 )
-from .op_shapes import FieldValue, TypeOfOptional, WarpOp
-from .operands import (
+from .op_shapes import (
+    FieldValue,
     OperandForm,
     OperandType,
-    PairedOp,
-    ScaledOp,
-    SparseOp,
+    TypeOfOptional,
+    WarpOp,
     form_of,
-    grouped_loop,
     matrix_behind,
-    scale_type,
     verify_element_type,
-    verify_groups,
-    verify_scaling,
 )
+from .operands import PairedOp, ScaledOp, SparseOp, grouped_loop, verify_groups
 from .stored import StoredIntegers, StoredOp
 
 # What `warp.matmul` and `warp.tile_mma` share: the types that A and B are multiplied as, and the words for how.
@@ -103,6 +100,39 @@ class FactorTypes(CustomDirective):
             state.print_whitespace(printer)
             printer.print_string(" ".join((*op.words, " x ".join(op.multiplied))))
             state.should_emit_space = True
+
+
+STORED_AS = {scaled: scale for scale, scaled in SCALES.items()}
+"""The type of scales that memory of another type holds."""
+
+
+def scale_type(scales: Sequence[SSAValue]) -> str:
+    """The ISA's name of the type of scales; "" if there are none, or the ISA has no such type."""
+    row = element_row(memory_of(scales[0]).element_type) if scales else None
+    return "" if row is None else STORED_AS.get(row.name, row.name)
+
+
+def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
+    """Checks the number and the type of the scales of a kind of product. Raises VerifyException: saying what the kind
+    takes."""
+    if not (scales or variant.kind):
+        return
+    legal = [v.scale_type for v in blocks() if v.kind == variant.kind]
+    if not scales:
+        if legal:
+            raise VerifyException(f"expected scales of A and B for kind {variant.kind}")
+        return
+    kinds = dict.fromkeys(v.kind for v in blocks())
+    if not legal:
+        raise VerifyException(f"expected a kind for scales, {', '.join(kinds)}; got '{variant.kind}'")
+    if len(scales) != 2:
+        raise VerifyException(f"expected scales of A and of B, got {len(scales)} operands")
+    first, second = (memory_of(value).element_type for value in scales)
+    if first != second:
+        raise VerifyException(f"expected scales of A and B of one type, got {first} and {second}")
+    if variant.scale_type not in legal:
+        stored = " or ".join(ELEMENT_TYPES[SCALES.get(scale, scale)].mlir for scale in legal)
+        raise VerifyException(f"expected scales of {stored} for {variant.kind}, got {first}")
 
 
 FACTOR = base(MemRefType) | base(OperandType)
@@ -450,3 +480,11 @@ class MatmulOp(FactorsOp, WithEpilogue):
         if k < len(shape) and shape[k] >= 0:
             shape[k] *= self.sparsity
         return shape
+
+
+def drop_forms(values: Sequence[SSAValue | None]) -> None:
+    """Erases unused forms of operands and unused functions of elements."""
+    for value in dict.fromkeys(values):
+        if value is not None and isinstance(made := value.owner, OperandForm | PointwiseOp) and not value.uses:
+            made.detach()
+            made.erase()

@@ -1,9 +1,9 @@
-"""Shapes that many operations share: operands, result, effects, and the parts of their text."""
+"""Shapes that many operations share: operands, products' among them, result, effects, and the parts of their text."""
 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
@@ -24,7 +24,20 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
-from xdsl.irdl import IRDLOperation, OpDef, OptionalDef, ParsePropInAttrDict, ResultDef, VerificationContext
+from xdsl.irdl import (
+    IRDLOperation,
+    OpDef,
+    OptionalDef,
+    ParamAttrConstraint,
+    ParsePropInAttrDict,
+    ResultDef,
+    VarConstraint,
+    VerificationContext,
+    base,
+    irdl_attr_definition,
+    result_def,
+    traits_def,
+)
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
     CustomDirective,
@@ -37,10 +50,11 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
-from xdsl.traits import EffectInstance, MemoryEffectKind, get_effects, is_side_effect_free
+from xdsl.traits import EffectInstance, MemoryEffectKind, Pure, get_effects, is_side_effect_free
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.form import ElementType, Form
+from ..isa.form import ELEMENT_TYPES, ElementType, Form
+from ..isa.mma import Variant
 from ..layouts.layout import Bit, Layout
 from .attributes import (
     SHARED_SPACE,
@@ -348,3 +362,113 @@ def verify_element(memory: Memory, fragment: FragmentType) -> None:
         raise VerifyException(
             f"expected memory of the fragment's element type {fragment.element_type}, got {memory.element_type}"
         )
+
+
+# Operands of products that are more than their elements in memory: `!warp.operand`, and what makes one.
+#
+# Each form is an operation: a sparse matrix has metadata, blocks have scales, and integers are converted (`stored.py`).
+# A product takes the value that it makes in the matrix's place.
+
+
+@irdl_attr_definition
+class OperandType(ParametrizedAttribute, TypeAttribute):
+    """The type of an operand with a form, such as a sparse matrix. Its elements are in memory of the given type:
+    `!warp.operand<memref<256x96xf16>>`."""
+
+    name = "warp.operand"
+
+    memory: MemRefType
+
+
+MEMORY = VarConstraint("Memory", base(MemRefType))
+
+
+class OperandForm(WarpOp):
+    """A form in which a product reads A or B. The first operand is the matrix in memory. The others are read with
+    it."""
+
+    operand = result_def(ParamAttrConstraint(OperandType, (MEMORY,)))
+
+    traits = traits_def(Pure())
+
+    SIDES: ClassVar = "AB"
+    """The operands of a product that may be of this form."""
+
+    @property
+    def matrix(self) -> SSAValue:
+        """The elements in memory."""
+        return self.operands[0]
+
+    @property
+    def sparsity(self) -> int:
+        """How many elements the matrix has along k for each in memory."""
+        return 1
+
+    @property
+    def side_operands(self) -> Sequence[SSAValue]:
+        """Operands other than the elements."""
+        return self.operands[1:]
+
+    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> OperandForm:
+        """The same form on other memory."""
+        names = [name for name, _ in self.get_irdl_definition().operands]
+        operands = dict.fromkeys(names) | dict(zip(names, (memory, *side_operands), strict=False))
+        return self.like(operand=OperandType(memory_of(memory)), **operands)
+
+    def verify_multiplied(self, name: str) -> None:
+        """Checks that a product can use the elements as an ISA type of that name. Raises VerifyException if it
+        cannot."""
+        verify_element_type(memory_of(self.matrix), name)
+
+    def verify_sizes(
+        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
+    ) -> None:
+        """Checks the operands that are read with the elements of A or B (`side`), which is multiplied as a type.
+        `sizes` are the sizes of the batch, of rows of A or columns of B, and of k; dynamic ones are negative. `order`
+        says which of them each dimension of the matrix has. Raises VerifyException with the expected number."""
+
+
+def form_of(value: SSAValue) -> OperandForm | None:
+    """The form of an operand of a product; None of one that is all in memory, or in registers."""
+    return value.owner if isinstance(value.owner, OperandForm) else None
+
+
+def matrix_behind(value: SSAValue) -> SSAValue:
+    """The elements of an operand of a product: memory, or registers."""
+    form = form_of(value)
+    return value if form is None else form.matrix
+
+
+def memories_behind(value: SSAValue) -> tuple[SSAValue, ...]:
+    """The memory of an operand of a product, with that of its scales, zero points and the like."""
+    form = form_of(value)
+    return (value,) if form is None else (form.matrix, *form.side_operands)
+
+
+def of_form(
+    form: OperandForm | None,
+    memory: SSAValue,
+    side_operands: Sequence[SSAValue],
+    insert: Callable[[OperandForm], object],
+) -> SSAValue:
+    """A factor of other memory in the given form, or that memory itself if there is no form. `insert` inserts the new
+    operation."""
+    if form is None:
+        return memory
+    made = form.of(memory, side_operands)
+    made.operand.name_hint = form.operand.name_hint
+    insert(made)
+    return made.operand
+
+
+def verify_element_type(memory: Memory, name: str) -> None:
+    """Checks that memory has elements of a type of the ISA, or of the same bits. Raises VerifyException if it has
+    not."""
+    if not _holds(element_row(memory.element_type), ELEMENT_TYPES[name]):
+        raise VerifyException(f"{memory} cannot be multiplied as {name}")
+
+
+def _holds(row: ElementType | None, multiplied: ElementType) -> bool:
+    if row is None or multiplied.name == "tf32":
+        return row is not None and row.name == "f32"
+    return row == multiplied or (not (row.is_float or multiplied.is_float) and row.bits == multiplied.bits)

@@ -1,25 +1,15 @@
-"""Operands of products that are more than elements in memory: `!warp.operand`, scaled and sparse operands."""
+"""Operands of products that are more than elements in memory: scaled, sparse and paired ones, and those of groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, f32, i32, i64
-from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.irdl import (
-    ParamAttrConstraint,
-    VarConstraint,
-    base,
-    irdl_attr_definition,
-    operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
-from xdsl.traits import NoMemoryEffect, Pure
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def, traits_def
+from xdsl.traits import NoMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES, ElementType
@@ -28,130 +18,9 @@ from ..isa.sparse_mma import granularities
 from ..layouts.layout import LANES
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
-from .attributes import SCALES, Memory, element_row, memory_of
-from .elements import OPERAND_LOOPS, K, LoopSizes, M, PointwiseOp, loops_around
-from .op_shapes import WarpOp
-
-# Operands of products that are more than their elements in memory: `!warp.operand`, and what makes one.
-#
-# Each form is an operation: a sparse matrix has metadata, blocks have scales, and integers are converted (`stored.py`).
-# A product takes the value that it makes in the matrix's place.
-
-
-@irdl_attr_definition
-class OperandType(ParametrizedAttribute, TypeAttribute):
-    """The type of an operand with a form, such as a sparse matrix. Its elements are in memory of the given type:
-    `!warp.operand<memref<256x96xf16>>`."""
-
-    name = "warp.operand"
-
-    memory: MemRefType
-
-
-MEMORY = VarConstraint("Memory", base(MemRefType))
-
-
-class OperandForm(WarpOp):
-    """A form in which a product reads A or B. The first operand is the matrix in memory. The others are read with
-    it."""
-
-    operand = result_def(ParamAttrConstraint(OperandType, (MEMORY,)))
-
-    traits = traits_def(Pure())
-
-    SIDES: ClassVar = "AB"
-    """The operands of a product that may be of this form."""
-
-    @property
-    def matrix(self) -> SSAValue:
-        """The elements in memory."""
-        return self.operands[0]
-
-    @property
-    def sparsity(self) -> int:
-        """How many elements the matrix has along k for each in memory."""
-        return 1
-
-    @property
-    def side_operands(self) -> Sequence[SSAValue]:
-        """Operands other than the elements."""
-        return self.operands[1:]
-
-    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> OperandForm:
-        """The same form on other memory."""
-        names = [name for name, _ in self.get_irdl_definition().operands]
-        operands = dict.fromkeys(names) | dict(zip(names, (memory, *side_operands), strict=False))
-        return self.like(operand=OperandType(memory_of(memory)), **operands)
-
-    def verify_multiplied(self, name: str) -> None:
-        """Checks that a product can use the elements as an ISA type of that name. Raises VerifyException if it
-        cannot."""
-        verify_element_type(memory_of(self.matrix), name)
-
-    def verify_sizes(
-        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
-    ) -> None:
-        """Checks the operands that are read with the elements of A or B (`side`), which is multiplied as a type.
-        `sizes` are the sizes of the batch, of rows of A or columns of B, and of k; dynamic ones are negative. `order`
-        says which of them each dimension of the matrix has. Raises VerifyException with the expected number."""
-
-
-def form_of(value: SSAValue) -> OperandForm | None:
-    """The form of an operand of a product; None of one that is all in memory, or in registers."""
-    return value.owner if isinstance(value.owner, OperandForm) else None
-
-
-def matrix_behind(value: SSAValue) -> SSAValue:
-    """The elements of an operand of a product: memory, or registers."""
-    form = form_of(value)
-    return value if form is None else form.matrix
-
-
-def memories_behind(value: SSAValue) -> tuple[SSAValue, ...]:
-    """The memory of an operand of a product, with that of its scales, zero points and the like."""
-    form = form_of(value)
-    return (value,) if form is None else (form.matrix, *form.side_operands)
-
-
-def of_form(
-    form: OperandForm | None,
-    memory: SSAValue,
-    side_operands: Sequence[SSAValue],
-    insert: Callable[[OperandForm], object],
-) -> SSAValue:
-    """A factor of other memory in the given form, or that memory itself if there is no form. `insert` inserts the new
-    operation."""
-    if form is None:
-        return memory
-    made = form.of(memory, side_operands)
-    made.operand.name_hint = form.operand.name_hint
-    insert(made)
-    return made.operand
-
-
-def drop_forms(values: Sequence[SSAValue | None]) -> None:
-    """Erases unused forms of operands and unused functions of elements."""
-    for value in dict.fromkeys(values):
-        if value is not None and isinstance(made := value.owner, OperandForm | PointwiseOp) and not value.uses:
-            made.detach()
-            made.erase()
-
-
-def verify_element_type(memory: Memory, name: str) -> None:
-    """Checks that memory has elements of a type of the ISA, or of the same bits. Raises VerifyException if it has
-    not."""
-    if not _holds(element_row(memory.element_type), ELEMENT_TYPES[name]):
-        raise VerifyException(f"{memory} cannot be multiplied as {name}")
-
-
-def _holds(row: ElementType | None, multiplied: ElementType) -> bool:
-    if row is None or multiplied.name == "tf32":
-        return row is not None and row.name == "f32"
-    return row == multiplied or (not (row.is_float or multiplied.is_float) and row.bits == multiplied.bits)
-
-
-STORED_AS = {scaled: scale for scale, scaled in SCALES.items()}
-"""The type of scales that memory of another type holds."""
+from .attributes import Memory, memory_of
+from .elements import OPERAND_LOOPS, K, LoopSizes, M, loops_around
+from .op_shapes import MEMORY, OperandForm, WarpOp
 
 
 @irdl_op_definition
@@ -218,35 +87,6 @@ class ScaledOp(OperandForm):
         for size, count in zip(sizes, self.blocks, strict=True):
             if min(size, count) >= 0 and (count < 1 or size % count):
                 raise VerifyException(f"expected scales of equal blocks of {side}, got {count} along {size} elements")
-
-
-def scale_type(scales: Sequence[SSAValue]) -> str:
-    """The ISA's name of the type of scales; "" if there are none, or the ISA has no such type."""
-    row = element_row(memory_of(scales[0]).element_type) if scales else None
-    return "" if row is None else STORED_AS.get(row.name, row.name)
-
-
-def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
-    """Checks the number and the type of the scales of a kind of product. Raises VerifyException: saying what the kind
-    takes."""
-    if not (scales or variant.kind):
-        return
-    legal = [v.scale_type for v in blocks() if v.kind == variant.kind]
-    if not scales:
-        if legal:
-            raise VerifyException(f"expected scales of A and B for kind {variant.kind}")
-        return
-    kinds = dict.fromkeys(v.kind for v in blocks())
-    if not legal:
-        raise VerifyException(f"expected a kind for scales, {', '.join(kinds)}; got '{variant.kind}'")
-    if len(scales) != 2:
-        raise VerifyException(f"expected scales of A and of B, got {len(scales)} operands")
-    first, second = (memory_of(value).element_type for value in scales)
-    if first != second:
-        raise VerifyException(f"expected scales of A and B of one type, got {first} and {second}")
-    if variant.scale_type not in legal:
-        stored = " or ".join(ELEMENT_TYPES[SCALES.get(scale, scale)].mlir for scale in legal)
-        raise VerifyException(f"expected scales of {stored} for {variant.kind}, got {first}")
 
 
 SPARSITY = 2

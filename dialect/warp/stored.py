@@ -15,7 +15,7 @@ from ..isa.mma import Variant
 from ..layouts.layout import Layout
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, element_row, memory_of
-from .operands import MEMORY, OperandForm
+from .op_shapes import MEMORY, OperandForm
 
 INTEGERS = ("s8", "u8", "s4", "u4")
 FLOATS = ("f16", "bf16")

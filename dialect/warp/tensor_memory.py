@@ -16,8 +16,8 @@ from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, TENSOR_SPACE, Memory, element_row, in_pairs, memory_of, memory_space
+from .matmul import scale_type
 from .op_shapes import WarpOp, element_of, verify_target
-from .operands import scale_type
 from .warpgroup import WgmmaOp, descriptor_of, find_row, multiplied, verify_tile
 
 if TYPE_CHECKING:

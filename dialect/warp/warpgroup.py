@@ -35,9 +35,9 @@ from .attributes import (
     is_shared,
     memory_of,
 )
+from .matmul import scale_type
 from .mma import verify_metadata
 from .op_shapes import WarpOp, element_of, verify_indices
-from .operands import scale_type
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
 #

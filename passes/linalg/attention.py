@@ -21,7 +21,7 @@ from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import HALVES, AttentionOp, D, E, M, with_maps
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type
-from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.matmul import drop_forms
 from ...dialect.warp.views import PagedOp
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns, fold_dimension, op_type_rewrite_pattern, rewrite_pattern

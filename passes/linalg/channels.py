@@ -17,8 +17,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, generic, loops_of, map_along, number_of
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
-from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.matmul import MatmulOp, drop_forms
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose
 from ..patterns import IndexBuilder, operations_between

@@ -27,8 +27,7 @@ from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import FIXED, loops_of, map_along, runs_backwards, strides_of
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of
 from ...dialect.warp.elements import IndexOp
-from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.matmul import MatmulOp, drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose, fail, remark

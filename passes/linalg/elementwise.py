@@ -23,8 +23,8 @@ from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import M, PointwiseOp, element_type, only_computes, with_functions, yielded
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
-from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import OperandForm, drop_forms
+from ...dialect.warp.matmul import MatmulOp, drop_forms
+from ...dialect.warp.op_shapes import OperandForm
 from ..diagnostics import chose, remark
 from ..patterns import constant_value, rewrite_pattern
 from .memory_uses import Replacement, roots_of

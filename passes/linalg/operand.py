@@ -28,7 +28,7 @@ from ...dialect.isa.form import ElementType
 from ...dialect.mlir.affine import loops_of, passed, steps_of, strides_of
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import OperandForm
+from ...dialect.warp.op_shapes import OperandForm
 from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import DIVISIBLE, MatrixOp, PagedOp, WindowOp

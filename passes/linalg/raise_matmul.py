@@ -50,7 +50,8 @@ from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_functions
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.matmul import BY_ELEMENT, FASTMATH, MatmulOp
-from ...dialect.warp.operands import OperandForm, SparseOp
+from ...dialect.warp.op_shapes import OperandForm
+from ...dialect.warp.operands import SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ..diagnostics import chose, fail, message_of, remark
 from ..patterns import IndexBuilder, LocatedRewriter, apply_patterns, constant_number, rewrite_pattern

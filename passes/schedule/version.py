@@ -35,7 +35,7 @@ from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, is_memory, me
 from ...dialect.warp.cta import IsDivisibleOp
 from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import USUAL, MatmulOp
-from ...dialect.warp.operands import OperandForm
+from ...dialect.warp.op_shapes import OperandForm
 from ...dialect.warp.views import DIVISIBLE
 from ..diagnostics import fail
 from ..linalg.operand import WIDEST, MatrixOperand

@@ -32,9 +32,9 @@ from ...dialect.warp.convert import BANKS, ConvertLayoutOp, ConvertOp, in_lines
 from ...dialect.warp.cta import OF_SLICES, SOME_WARPS
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, YieldOp, element_type
 from ...dialect.warp.fragments import AXES, ElementwiseOp, Kind, SubfragmentOp
+from ...dialect.warp.matmul import drop_forms
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import element_of, tile_type
-from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.rows import EpilogueOp, MapOp
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns, dependences, op_type_rewrite_pattern, rewrite_pattern

@@ -46,11 +46,10 @@ from ...dialect.warp.attributes import (
     schedule_on,
 )
 from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
-from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.matmul import MatmulOp, drop_forms
 from ...dialect.warp.memory import DENSE, CopyOp, PackOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.op_shapes import TilePart, bounds_attribute, element_of
-from ...dialect.warp.operands import drop_forms, of_form
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute, element_of, of_form
 from ...dialect.warp.views import BlocksAttr, MatrixOp
 from ..diagnostics import fail, remark
 from ..linalg.elementwise import read_elementwise

@@ -20,8 +20,8 @@ from ...dialect.warp.elements import element_type
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp, is_zero
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import GroupScales, TileMmaOp
-from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.operands import SparseOp, form_of
+from ...dialect.warp.op_shapes import bounds_attribute, form_of
+from ...dialect.warp.operands import SparseOp
 from ...dialect.warp.stored import BLOCK_LINES, INTEGERS, PACKED, SMALLER, StoredIntegers, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.views import MatrixOp

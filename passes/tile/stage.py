@@ -23,11 +23,11 @@ from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import BYTE, FragmentType, SwizzleAttr, fragment_of, in_place_of
 from ...dialect.warp.cta import OF_SLICES, SOME_WARPS
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp, fragment_bytes
-from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.matmul import MatmulOp, drop_forms
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from ...dialect.warp.mma import GroupScales, TileMmaOp, part_of
-from ...dialect.warp.op_shapes import bounds_attribute, element_of, tile_type
-from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp, drop_forms, form_of, memories_behind, of_form
+from ...dialect.warp.op_shapes import bounds_attribute, element_of, form_of, memories_behind, of_form, tile_type
+from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp
 from ...dialect.warp.rows import EpilogueOp
 from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp
 from ...dialect.warp.views import MatrixOp

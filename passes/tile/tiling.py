@@ -48,10 +48,10 @@ from ...dialect.warp.attributes import (
     type_of_element,
 )
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
-from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.matmul import MatmulOp, drop_forms
 from ...dialect.warp.memory import CopyOp
-from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.operands import OperandForm, ScaledOp, drop_forms, of_form
+from ...dialect.warp.op_shapes import OperandForm, bounds_attribute, of_form
+from ...dialect.warp.operands import ScaledOp
 from ...dialect.warp.tensor_maps import EncodeTensorMapOp, Im2colOp, TensorMapType
 from ...dialect.warp.views import DIVISIBLE, MatrixOp
 from ..diagnostics import fail

@@ -23,7 +23,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import OperandForm
+from ...dialect.warp.op_shapes import OperandForm
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ...passes.linalg.pages import pages_of, rows_of
