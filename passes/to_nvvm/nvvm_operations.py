@@ -109,7 +109,7 @@ class _Match:
                 texts = {text: word for word, text in place.texts.items()}
                 word = texts.get(str(operand.value), str(operand.value))
                 self.properties[place.name] = property_of(self.definition, place.name, word)
-            case "address" if place.more and not isinstance(operand, Address):
+            case "address" if place.more and not isinstance(operand, Address | Vector):
                 self.operands[place.name] = lambda: [of.value(i)]
             case "address":
                 if not isinstance(operand, Address) or isinstance(operand.base, Immediate):

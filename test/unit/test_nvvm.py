@@ -169,6 +169,12 @@ def test_a_sum_of_bf16_is_none_of_integers() -> None:
     assert "llvm.add" not in text
 
 
+def test_a_product_of_a_warpgroup_whose_a_is_in_registers_is_inline() -> None:
+    operands = "{%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, %rd0, 1, 1, 1, 0"
+    text, _ = converted(kernel_of(f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {operands};"))
+    assert 'llvm.inline_asm has_side_effects "wgmma.mma_async' in text
+
+
 def test_registers_of_a_loop_become_block_arguments() -> None:
     text, _ = converted(
         kernel_of("""ld.param.u64 %rd1, [a];
