@@ -210,27 +210,17 @@ class Pipe:
 
     def take(self, earliest: int, cycles: int) -> int:
         """Occupies the first time from `earliest` on that is long enough; when it begins. Warps run ahead of each other
-        in the interpreter, so times are not asked for in their order."""
-        at = max(0, bisect_right(self._starts, earliest) - 1)
-        start = earliest
-        while at < len(self._starts):
-            if self._starts[at] >= start + cycles:
-                break
-            start = max(start, self._ends[at])
-            at += 1
-        self._insert(at, start, start + cycles)
+        in the interpreter, so times are not asked for in their order. Adjacent intervals are joined."""
+        starts, ends = self._starts, self._ends
+        at, start = max(0, bisect_right(starts, earliest) - 1), earliest
+        while at < len(starts) and starts[at] < start + cycles:
+            at, start = at + 1, max(start, ends[at])
+        joined_before = at > 0 and ends[at - 1] == start
+        joined_behind = at < len(starts) and starts[at] == start + cycles
+        first, last = starts[at - 1] if joined_before else start, ends[at] if joined_behind else start + cycles
+        place = slice(at - joined_before, at + joined_behind)
+        starts[place], ends[place] = [first], [last]
         return start
-
-    def _insert(self, at: int, start: int, end: int) -> None:
-        """Inserts an interval before number `at`. Adjacent intervals are joined."""
-        if at < len(self._starts) and self._starts[at] == end:
-            end = self._ends[at]
-            del self._starts[at], self._ends[at]
-        if at and self._ends[at - 1] == start:
-            self._ends[at - 1] = end
-            return
-        self._starts.insert(at, start)
-        self._ends.insert(at, end)
 
 
 # The clocks of warps, and the events that are written down.
