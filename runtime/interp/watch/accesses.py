@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -45,29 +45,18 @@ def units_of(access: MemoryAccess) -> tuple[Array, Array]:
     return units.reshape(-1), np.repeat(access.threads, each)
 
 
-class _Object(NamedTuple):
-    """An mbarrier object: the instruction, thread and time of its initialisation."""
-
-    pc: int
-    thread: int
-    time: int
-
-
 class Proxies(SharedCheck):
-    """Compares what is read through the asynchronous proxy with the last writes there, and the fences behind them; and
-    follows the initialisation of mbarrier objects, by first byte, with the fences that show them to that proxy, and the
-    releases that show them to other CTAs."""
+    """Compares what the asynchronous proxy reads, or goes over, with the last writes there, and the fences behind them;
+    and its uses, and other CTAs', of mbarrier objects with their initialisation, and the fences and releases that show
+    it. It listens before `shared`, which has the last writes."""
 
     def begun(self) -> None:
         traits = [d.traits for d in self.kernel.code]
         self.asynchronous = np.array([t.asynchronous for t in traits])
-        self.creates = [t.name == "mbarrier.init" for t in traits]
         # what tcgen05.alloc writes, compilers let copies go over without a fence
-        self.through_generic = [not t.asynchronous and t.root != TENSOR_CORES for t in traits]
-        self.generic = np.zeros((3, self.shared.buffer.size // UNIT), np.int32)
-        """Of the last write to each unit through the generic proxy: its time, thread and instruction."""
+        self.generic = np.array([not t.asynchronous and t.root != TENSOR_CORES for t in traits])
+        self.creates = np.array([t.name == "mbarrier.init" for t in traits])
         self.releases = [t.fences_objects or t.releases_to_cluster for t in traits]
-        self.objects: dict[int, _Object] = {}
         self.fences, self.shown, self.released = (Fences(self.shared.clocks) for _ in range(3))
 
     def watch(self, pc: int) -> Look | None:
@@ -85,38 +74,20 @@ class Proxies(SharedCheck):
     def access(self, access: MemoryAccess) -> None:
         if access.buffer is not self.shared.buffer or not access.start.size:
             return
-        if access.kind not in WRITING:
-            if self.asynchronous[access.pc]:
-                self._read(access)
-            return
-        units, threads = units_of(access)
-        if self.through_generic[access.pc]:
-            self.generic[:, units] = np.broadcast_arrays(self.shared.clocks.now, threads, access.pc)
-        elif access.kind == "copy":
-            self._compare(access, units * UNIT, threads, self.generic[:, units], "writes {} over")
-            self.generic[0, units] = 0
-        if self.creates[access.pc]:
-            now = self.shared.clocks.now
-            for start, thread in zip(access.start.tolist(), access.threads.tolist(), strict=True):
-                self.objects[start] = _Object(access.pc, thread, now)
-        elif access.kind == "atomic" and self.objects:
-            self._uses(access)
-        if self.releases[access.pc]:  # What it accesses itself, its own release does not show.
+        asynchronous, writes = bool(self.asynchronous[access.pc]), access.kind in WRITING
+        if asynchronous and (access.kind == "copy" or not writes):
+            self._compare(access, "writes {} over" if writes else "reads {}")
+        elif access.kind == "atomic" and (asynchronous or self.state.geometry.cluster_size > 1):
+            self._use(access.pc, access.start, access.threads)
+        if writes and self.releases[access.pc]:  # What it accesses itself, its own release does not show.
             self.released.execute(access.threads)
 
-    def _read(self, access: MemoryAccess) -> None:
+    def _compare(self, access: MemoryAccess, deed: str) -> None:
+        """Compares accesses through the asynchronous proxy with the last writes through the generic one."""
         shadow = self.shared.shadow
         pieces, threads = shadow.pieces(access.start, access.width, access.threads)
-        time, pcs = shadow.write_time[pieces], shadow.write_pc[pieces]
-        time = np.where(self.asynchronous[pcs] | (time == UNWAITED), 0, time)
-        written = np.stack([time, shadow.writer[pieces], pcs])
-        self._compare(access, pieces * shadow.width, threads, written, "reads {}")
-
-    def _compare(self, access: MemoryAccess, places: Array, threads: Array, written: Array, deed: str) -> None:
-        """Compares accesses through the asynchronous proxy with the writes before them: times, 0 where there is none
-        of the generic proxy, threads and instructions."""
-        time, writer, pcs = written
-        unfenced = (time > 0) & ~self.fences.cover(writer, time)
+        time, writer, pcs = shadow.write_time[pieces], shadow.writer[pieces], shadow.write_pc[pieces]
+        unfenced = (time > 0) & (time != UNWAITED) & self.generic[pcs] & ~self.fences.cover(writer, time)
         if not unfenced.any():
             return
         first = int(np.flatnonzero(unfenced)[0])
@@ -126,53 +97,42 @@ class Proxies(SharedCheck):
             f"{deed.format('through the asynchronous proxy')} what warp {warp}, lane {lane} writes at line "
             f"{source.line} ({source.opcode}), and no fence.proxy.async is between them"
         )
-        address, count = int(places[first]) % self.shared.stride, int(np.count_nonzero(unfenced))
+        address, count = int(pieces[first]) * shadow.width % self.shared.stride, int(np.count_nonzero(unfenced))
         self.report(access.pc, text, int(threads[first]), address, about=("proxy", source.line), count=count)
-
-    def _uses(self, access: MemoryAccess) -> None:
-        """Checks that copies, and other CTAs, see the objects that they name as initialised."""
-        start, threads = access.start, access.threads
-        if not self.asynchronous[access.pc]:
-            if self.state.geometry.cluster_size == 1:
-                return
-            away = np.flatnonzero(start // self.shared.stride != self._cta(threads))
-            start, threads = start[away], threads[away]
-        for place, thread in zip(start.tolist(), threads.tolist(), strict=True):
-            self._use(access.pc, place, thread)
-
-    def _cta(self, threads: Array) -> Array:
-        return threads % self.state.warps // self.state.geometry.warps_per_cta
 
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         """A copy to several CTAs arrives at objects that its instruction does not name."""
         if copy is not None and self.asynchronous[copy]:
-            self._use(copy, int(start[0]), int(threads[0]))
+            self._use(copy, start[:1], threads[:1])
 
-    def _use(self, pc: int, start: int, thread: int) -> None:
-        if (one := self.objects.get(start)) is None:
-            return
-        away = start // self.shared.stride != int(self._cta(np.array(thread)))
-        by, time = np.array([one.thread]), np.array([one.time])
+    def _use(self, pc: int, start: Array, threads: Array) -> None:
+        """Checks that copies, and other CTAs, see the objects that they name as initialised, of which that is the last
+        write."""
+        shadow = self.shared.shadow
+        pieces = start // shadow.width
+        time, writer, pcs = shadow.write_time[pieces], shadow.writer[pieces], shadow.write_pc[pieces]
+        away = start // self.shared.stride != threads % self.state.warps // self.state.geometry.warps_per_cta
         for lacks, what, fence in (
             (
-                self.asynchronous[pc] and not self.shown.cover(by, time)[0],
+                self.asynchronous[pc] & ~self.shown.cover(writer, time),
                 "through the asynchronous proxy",
                 "fence.proxy.async or fence.mbarrier_init",
             ),
             (
-                away and not self.released.cover(by, time)[0],
+                away & ~self.released.cover(writer, time),
                 "from another CTA",
                 "fence.mbarrier_init or release for the cluster",
             ),
         ):
-            if lacks:
-                line, who = self.line(one.pc), self.name_of(one.thread)
+            for i in np.flatnonzero(lacks & self.creates[pcs] & (time > 0)).tolist():
+                line, who = self.line(int(pcs[i])), self.name_of(int(writer[i]))
                 text = (
                     f"uses {what} the mbarrier object that {who} initialises at line {line}, and no {fence} is between "
                     "them"
                 )
-                note = not away  # Compilers leave this fence out, and GPUs do not mind.
-                self.report(pc, text, thread, start % self.shared.stride, about=("object", line, what), note=note)
+                place, note = int(start[i]) % self.shared.stride, not away[i]
+                # Compilers leave the fence out in one CTA, and GPUs do not mind.
+                self.report(pc, text, int(threads[i]), place, about=("object", line, what), note=note)
 
 
 # Shared memory that asynchronous operations still read: `wgmma`, `tcgen05`, and the stores of bulk and tensor copies.

@@ -81,14 +81,14 @@ class CheckObserver(Observers):
         if races or registers is not None or "tensor" in wanted:
             clocks = Clocks()
             shared = SharedMemory(self.findings, clocks, races, registers)
-            members += (clocks, shared)
+            members += (clocks, *([Proxies(self.findings, shared)] if races else ()), shared)
             if "tensor" in wanted:
                 tensor = TensorAccesses(self.findings, shared)
                 members += (tensor, LoadedRegisters(self.findings, tensor))
             if races:
                 writers = GlobalWriters(self.findings, clocks)
                 members += (writers, GlobalProxies(self.findings, writers))
-                members += (member(self.findings, shared) for member in (Proxies, PendingReads, Departures))
+                members += (PendingReads(self.findings, shared), Departures(self.findings, shared))
         if "barriers" in wanted or ALL_ORDERS in wanted:
             members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
         if "bounds" in wanted:

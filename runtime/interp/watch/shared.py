@@ -40,6 +40,9 @@ _BYTES_PER_READER = 10
 UNWAITED = np.iinfo(np.int32).max
 """The time of a write by an asynchronous copy that nobody has waited for."""
 
+BEFORE = -1
+"""That of a write before all others."""
+
 MANY = -1
 """The lane of several lanes."""
 
@@ -66,12 +69,12 @@ class Pieces(ABC):
 
 class Shadow(Pieces):
     """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too. Of the last
-    write: whether there was one (`written`), its time, thread and instruction, and how `strong` it was (0: weak, 1: for
-    its CTA alone, 2: for all). Of the last read of each warp: time, lane, instruction, and strength."""
+    write: its time, 0 where there was none, its thread and instruction, and how `strong` it was (0: weak, 1: for its
+    CTA alone, 2: for all). Of the last read of each warp: time, lane, instruction, and strength."""
 
     def __init__(self, size: int, warps: int) -> None:
         pieces = -(-size // self.width)
-        self.written, self.write_strong = (np.zeros(pieces, kind) for kind in (np.bool_, np.int8))
+        self.write_strong = np.zeros(pieces, np.int8)
         self.write_time, self.writer, self.write_pc = (np.zeros(pieces, np.int32) for _ in range(3))
         self.read_time, self.read_pc = (np.zeros((pieces, warps), np.int32) for _ in range(2))
         self.reader, self.read_strong = (np.zeros((pieces, warps), np.int8) for _ in range(2))
@@ -118,8 +121,8 @@ class SharedMemory(Check):
         self.shadow = Shadow(self.buffer.size, self.clocks.each)
         self.stride = self.buffer.size // self.state.geometry.ctas
         if self.kernel.layout.reserves:  # The system fills its part with zeros.
-            ctas = self.shadow.written.reshape(self.state.geometry.ctas, -1)
-            ctas[:, self.state.reserved // self.shadow.width :] = True
+            ctas = self.shadow.write_time.reshape(self.state.geometry.ctas, -1)
+            ctas[:, self.state.reserved // self.shadow.width :] = BEFORE
         self.widths = [_data_bytes(d.row) for d in self.kernel.code]
 
     def end(self) -> None:
@@ -141,7 +144,6 @@ class SharedMemory(Check):
         piece, thread = shadow.pieces(start, width, threads)
         mine = piece[(shadow.write_time[piece] == UNWAITED) & (shadow.writer[piece] == thread)]
         shadow.write_time[mine] = now
-        shadow.written[mine] = True
 
     def access(self, access: MemoryAccess) -> None:
         if access.buffer is not self.buffer or not access.start.size:
@@ -182,15 +184,14 @@ class SharedMemory(Check):
         """Reads of bytes that nobody wrote: loads make their registers unwritten, other reads are reported at once."""
         if self.registers is None:
             return
-        bad = ~self.shadow.written[touch.piece]
-        bad &= self.shadow.write_time[touch.piece] != UNWAITED
+        bad = self.shadow.write_time[touch.piece] == 0
         if not bad.any():
             return
         unwritten = np.repeat(bad.reshape(access.start.size, -1), self.shadow.width, axis=1)
         where = f"shared memory at {int(touch.piece[bad][0]) * self.shadow.width % self.stride:#x}"
         if access.kind != "load" or not self.registers.load(touch.pc, access.threads, unwritten, where):
             self._tell(touch, bad, "uninitialised", "shared memory is read before anything is written there")
-            self.shadow.written[touch.piece[bad]] = True
+            self.shadow.write_time[touch.piece[bad]] = BEFORE
 
     def _after_write(self, touch: _Touch, kind: str) -> None:
         """This access against the last write of its pieces."""
@@ -303,7 +304,6 @@ class SharedMemory(Check):
                 lambda: agreeing(touch.piece, touch.values),
             )  # fmt: skip
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
-        shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong
 
     # Telling
