@@ -155,16 +155,6 @@ class _Read:
     ended: bool = False
 
 
-class _Readers:
-    """Those that read asynchronously in one way: warpgroups, of `warps` each, or threads."""
-
-    def __init__(self, queue: OperationGroups, warps: int, units: int, each: int) -> None:
-        self.queue = queue
-        self.warps = warps
-        self.done = np.zeros((units, -(-each // warps)), np.int32)
-        """When each warpgroup, or warp, of a cluster last was done with a unit."""
-
-
 class PendingReads(SharedCheck):
     """Follows pending asynchronous reads, in the machine's own groups. `units` is 0 in a kernel without any."""
 
@@ -173,15 +163,12 @@ class PendingReads(SharedCheck):
         self.asynchronous = [d.traits.asynchronous for d in self.kernel.code]
         self.units = self.buffer.size // UNIT if any(self.asynchronous) else 0
         self.pc = np.zeros(self.units, np.int32)
-        each = self.shared.clocks.each
         self.pending = np.zeros(self.units, np.int16)
         self.reads: list[_Read] = []
-        self.products = _Readers(self.state.warpgroups, WARPS, self.units, each)
-        self.stores = _Readers(self.state.bulk_groups, 1, self.units, each)
-        self.copies = _Readers(OperationGroups(0), self.state.geometry.warps_per_cta, self.units, each)
+        each, self.per_cta = self.shared.clocks.each, self.state.geometry.warps_per_cta
+        self.done = {n: np.zeros((self.units, -(-each // n)), np.int32) for n in (1, WARPS, self.per_cta)}
+        """When reads of each unit last were done, as each `n` warps of a cluster know together."""
         self.in_tensor_memory = [d.traits.root == TENSOR_CORES for d in self.kernel.code]
-        queue = self.state.tensor.products if any(self.in_tensor_memory) else OperationGroups(0)
-        self.tensor = _Readers(queue, 1, self.units, each)
         self.grouped = [d.traits.is_grouped for d in self.kernel.code]
         if self.units:
             self.state.flow.on_exit.append(self._exits)
@@ -193,36 +180,39 @@ class PendingReads(SharedCheck):
         if access.kind in WRITING:
             self._written(access, units, threads)
         elif access.kind == "fetch" and self.in_tensor_memory[access.pc]:
-            self._begin(self.tensor, int(threads[0]), _Read(access.pc, np.unique(units), int(threads[0])))
+            thread = int(threads[0])
+            self._begin(self.state.tensor.products, thread, _Read(access.pc, np.unique(units), thread))
         elif access.kind == "fetch":
             groups = threads % self.state.warps // WARPS
             for group in np.unique(groups).tolist():
                 mine = groups == group
-                self._begin(self.products, group, _Read(access.pc, np.unique(units[mine]), int(threads[mine][0])))
+                read = _Read(access.pc, np.unique(units[mine]), int(threads[mine][0]))
+                self._begin(self.state.warpgroups, group, read, WARPS)
         elif self.asynchronous[access.pc]:
+            queue = self.state.bulk_groups if self.grouped[access.pc] else None
             for thread in np.unique(threads).tolist():
-                self._begin(self.stores, thread, _Read(access.pc, np.unique(units[threads == thread]), thread))
+                self._begin(queue, thread, _Read(access.pc, np.unique(units[threads == thread]), thread))
 
-    def _begin(self, readers: _Readers, agent: int, read: _Read) -> None:
+    def _begin(self, queue: OperationGroups | None, agent: int, read: _Read, together: int = 1) -> None:
         self.pending[read.units] += 1
         self.pc[read.units] = read.pc
         self.reads.append(read)
-        if readers is not self.stores or self.grouped[read.pc]:
-            finish = partial(self._finish, readers, read, read.thread % self.state.warps)
-            readers.queue.issue(np.array([agent]), lambda _: finish(self.shared.clocks.tick()))
+        if queue is not None:
+            finish = partial(self._finish, read, read.thread % self.state.warps, together)
+            queue.issue(np.array([agent]), lambda _: finish(self.shared.clocks.tick()))
 
-    def _finish(self, readers: _Readers, read: _Read, warp: int, time: int) -> None:
-        """A read is done at a time, which who is ordered behind `warp` knows."""
+    def _finish(self, read: _Read, warp: int, together: int, time: int) -> None:
+        """A read is done at a time, which who is ordered behind `warp` knows, or another of those `together`."""
         self.pending[read.units] -= 1
         self.reads.remove(read)
-        readers.done[read.units, warp % self.shared.clocks.each // readers.warps] = time
+        self.done[together][read.units, warp % self.shared.clocks.each // together] = time
 
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         """A copy to another CTA, which can wait for it, is done with its source."""
         read = next((r for r in self.reads if (r.pc, r.thread) == (copy, int(threads[0]))), None)
         if read is not None:
-            first = int(start[0]) // self.shared.stride * self.copies.warps
-            self._finish(self.copies, read, first, self.shared.clocks.now)
+            first = int(start[0]) // self.shared.stride * self.per_cta
+            self._finish(read, first, self.per_cta, self.shared.clocks.now)
 
     def _exits(self) -> None:
         """Looks at the stores of threads that have just ended."""
@@ -237,22 +227,21 @@ class PendingReads(SharedCheck):
     def _written(self, access: MemoryAccess, units: Array, threads: Array) -> None:
         pending = self.pending[units] > 0
         late = np.zeros_like(pending)
-        for readers in (self.products, self.stores, self.copies, self.tensor):
-            late |= ~pending & self._unordered(readers, units, threads)
+        for together, done in self.done.items():
+            late |= ~pending & self._unordered(done[units], together, threads)
         for bad, end in ((pending, "which has not been waited for"), (late, "and nothing orders it behind the wait")):
             if bad.any():
                 self._tell(access.pc, units[bad], threads[bad], end)
 
-    def _unordered(self, readers: _Readers, units: Array, threads: Array) -> Array:
-        """Whether writers do not know that reads of units are done."""
+    def _unordered(self, done: Array, together: int, threads: Array) -> Array:
+        """Whether writers do not know that reads are done."""
         clocks = self.shared.clocks
-        done = readers.done[units]
         if int(done.max()) <= clocks.floor:
-            return np.zeros(units.size, np.bool_)
+            return np.zeros(threads.size, np.bool_)
         warps = threads % clocks.warps
         seen = clocks.seen[warps]
         seen[np.arange(warps.size), warps % clocks.each] = clocks.now
-        unknown: Array = done > seen.reshape(warps.size, -1, readers.warps).max(axis=2)
+        unknown: Array = done > seen.reshape(warps.size, -1, together).max(axis=2)
         return np.logical_or.reduce(unknown, axis=1)
 
     def _tell(self, pc: int, units: Array, threads: Array, end: str) -> None:
