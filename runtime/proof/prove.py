@@ -24,7 +24,7 @@ from ..kernel.module import LaunchPlace, PtxModule, may_write
 from ..numerics.floats import Array
 from ..reference.functions import accumulator_of
 from .counterexample import Counterexample, KernelCall
-from .question import Proof, Question, Trial, followed
+from .question import Proof, Question, Trial
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,7 @@ class Order:
         if len(index) != len(shape) or not all(i < size for i, size in zip(index, shape, strict=True)):
             sizes = " or ".join(_element(n, words.shape) for n, words in self.words.items())
             raise ArgumentError(f"--order: expected indices below {sizes}, got {_element(name, index)}")
-        arrays = [i for i, array in enumerate(self.trial.arrays) if followed(array) is not None]
-        value, shown = self.trial.left[arrays.index(position)]
+        value, shown = self.trial.left[position]
         lines = [f"{_element(name, index)} ="]
         lines += self._lines((int(value[index]), float(shown[index])), 1)
         more = [f"... {len(lines) - LINES} more lines"] if len(lines) > LINES else []
@@ -286,6 +285,5 @@ def order(kernel: Kernel | KernelLaunch, arrays: Mapping[str, Array], max_steps:
         raise trial.fault
     launched = isinstance(kernel, KernelLaunch)
     written = kernel.written if launched else {names[i] for i in kernel.function.written}
-    floats = [n for n, a in zip(names, trial.arrays, strict=True) if followed(a) is not None]
-    left = zip(floats, trial.left, strict=True)
-    return Order(trial, names, {name: trial.table.tree(values) for name, values in left if name in written})
+    left = {names[i]: values for i, values in trial.left.items() if names[i] in written}
+    return Order(trial, names, {name: trial.table.tree(values) for name, values in left.items()})

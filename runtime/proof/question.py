@@ -198,7 +198,7 @@ class Trial(FieldShadow):
         self.unsure: dict[int, Array] = {}
         self.seen: tuple[Array, Array] | None = None
         self.arrays = [copied(array) for array in arrays]
-        self.left: list[tuple[Array, Array]] = []
+        self.left: dict[int, tuple[Array, Array]] = {}
         self.fault: CheckError | None = None
         generator = np.random.default_rng([seed, 77])
         self.index: list[Array | None] = []
@@ -239,7 +239,7 @@ class Trial(FieldShadow):
             if any(finding.check in ENDED for finding in error.findings):
                 raise
             self.fault = error
-        self.left = []
+        self.left.clear()
         return list(map(self._left, range(len(mine)), mine))
 
     def _left(self, i: int, array: Array) -> Array:
@@ -251,10 +251,10 @@ class Trial(FieldShadow):
         index = self.table.read_as(codes.value, KINDS[element_of(array.dtype)])
         self.unsure[i] = self.table.unknown[index] | codes.mixed | self.unsure.get(i, False)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
-        self.left.append((codes.value, shown.reshape(array.shape)))
+        self.left[i] = codes.value, shown.reshape(array.shape)
         numbers = self.table.numbers_or(index, shown.reshape(array.shape))
         if (bits := self.table.is_kind(index, "bits") & (index > 0)).any():
-            numbers = self.recognise(numbers, np.where(bits, self.table.root[index], 0), self.left[-1][1])
+            numbers = self.recognise(numbers, np.where(bits, self.table.root[index], 0), self.left[i][1])
         key = numbers.key
         return np.where(codes.mixed | (codes.first > 0), np.uint64(0xFFFFFFFFFFFFFFFF), key)
 

@@ -285,19 +285,14 @@ class Reporter(Observer):
         self._pending: list[MemoryAccess] = []
         self._shared: Costs = {}
         self._global: Costs = {}
-        self._patterns: dict[tuple[int, bool, int, bytes, bytes], _Cost] = {}
+        self._patterns: dict[tuple[int, bool, int, int, bytes, bytes], _Cost] = {}
         self._counted: tuple[Selection | None, int] = (None, 0)
-        self._warps_in_flight = 0
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         """Counts go on from one batch of CTAs to the next."""
         self._settle()
         self._know(kernel, state.geometry.grid, state.geometry.block)
         self.state = state
-        self._counted = (None, 0)
-        if self._warps_in_flight != state.warps:
-            self._patterns.clear()
-        self._warps_in_flight = state.warps
 
     def _know(self, kernel: DecodedKernel, grid: Dim3, block: Dim3) -> None:
         if self._kernel is None:
@@ -399,7 +394,7 @@ class Reporter(Observer):
         relative, threads = access.start - int(access.start[0]) // unit * unit, access.threads
         if access.buffer.size <= 1 << 31:
             relative, threads = relative.astype(np.int32), threads.astype(np.int32)
-        key = (unit, kind == "atomic", access.width, relative.tobytes(), threads.tobytes())
+        key = (unit, kind == "atomic", access.width, self.state.warps, relative.tobytes(), threads.tobytes())
         cost_ = self._patterns.get(key)
         if cost_ is None:
             if len(self._patterns) >= PATTERNS:
