@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from random import Random
+from typing import cast
 
 import pytest
 from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, shuffled
@@ -50,6 +51,15 @@ def test_every_row_is_decoded_in_another_order() -> None:
         opcode, _, rest = line.partition(" ")
         lines.append(f"{shuffled(opcode.rstrip(';'), Random(0))} {rest or ';'}")
     load(parse_ptx(HEAD + "\n".join(lines) + "\nLABEL: ret; }\n"))
+
+
+def test_a_row_whose_meaning_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a row which another package adds, or of a new one before `make index`."""
+    monkeypatch.delitem(cast("dict[str, str]", HOMES), "bmsk")
+    monkeypatch.delitem(MEANINGS, "bmsk", raising=False)
+    text = f"{HEAD}bmsk.clamp.b32 %b32_0, %b32_0, 3;\nret; }}\n"
+    with pytest.raises(InterpreterError, match=r"k.ptx:\d+:1: error: bmsk.clamp.b32: not supported: no module has the"):
+        load(parse_ptx(text, "k.ptx"), "k.ptx")
 
 
 def test_operands_that_the_row_refuses() -> None:

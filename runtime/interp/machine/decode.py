@@ -406,7 +406,11 @@ def meaning_of(means: str) -> Meaning:
         import_module(f"....{HOMES[means]}", __package__)
     elif means not in MEANINGS:
         plugins.loaded(plugins.MEANINGS, means)
-    return MEANINGS[means]
+    return MEANINGS.get(means, _unknown)
+
+
+def _unknown(context: Context, _: Bindings) -> Action:
+    context.fail(f"not supported: no module has the meaning '{context.row.means}' (`make index` enters each @meaning)")
 
 
 def decode(context: Context) -> Action:
