@@ -380,7 +380,7 @@ class Observer(Events):
         """All threads of the batch have ended."""
 
 
-_EVENTS = ("access", "come", "join", "meet", "arrive", "defer", "count", "passed", "land")
+_EVENTS = tuple(name for name in vars(Events) if name not in ("watch", "issue") and not name.startswith("_"))
 
 
 class Observers(Observer):
