@@ -66,15 +66,13 @@ MORE_ROWS = 1.057
 """How many more rows three warpgroups of 64 columns must take in an SM than two, so that these are faster."""
 
 LONG = 8192
-"""Keys beyond which warpgroups take turns for bytes with a diagonal. H100, 128 columns, in turns and as it comes: 16384
-1146 us, 1261; 8192 718, 684; 4096 399, 386."""
+"""Keys beyond which warpgroups take turns for bytes with a diagonal."""
 
 WIDE_KEYS = 4096
-"""Known keys from which two warpgroups take 256 of bytes at a time where nothing masks scores. H200, 128 columns, us by
-three of 128 and by two: 16384 keys 2296 and 2273, 4096 580 and 576; with a diagonal 1120 and 1154."""
+"""Known keys from which two warpgroups take 256 of bytes at a time where nothing masks scores."""
 
 FEW_TURNS = 512
-"""Keys up to which two warpgroups do not take turns: 128 columns, 512 heads of 512, H100, 142.4 us; in turns 146.6."""
+"""Keys up to which two warpgroups do not take turns."""
 
 MAX_SMS = 0.9
 """The part of the SMs that go from tile to tile, at least; else each tile has a CTA."""
@@ -289,12 +287,7 @@ class ForwardScores(ScheduledScores):
 
     def by_warpgroups(self, target: Target) -> Schedule:
         """Two warpgroups, or three where their registers hold all: 192 rows halve what is copied for each product.
-
-        H100, microseconds, in turns and as it comes: 128 columns at 4096, full 789, 883, causal 432, 484; 256 columns
-        717, 795, and 429, 436; three warpgroups of 64 columns full 1039, 1053, causal 949, 670; of bytes, 128 columns,
-        16384, full 2222, 2297. Where three would be mostly empty, two with fewer keys: 197 queries of 64 columns, 192
-        heads, 16.1 for 19.3. Where their last turn would be, with a diagonal, two: 16 heads of 4096 96 for 117.
-        """
+        Where three would be mostly empty, two with fewer keys; where their last turn would be, with a diagonal, two."""
         if needs.adds_in_tensor_memory(target):
             return self._by_lanes(target)
         read, (depth, columns), m = self.read, self.steps, self.read.scores.m
@@ -321,9 +314,7 @@ class ForwardScores(ScheduledScores):
         """For few queries: warps that share the keys of a tile. None where tiles of K or V are too wide for that.
 
         One CTA for each SM, whose stages take all its memory, and CTAs that share keys, as many as there are SMs for;
-        but where there are more tiles than that, two CTAs, so that one begins while the other ends. H100, microseconds:
-        8 tiles of 32768 keys, 4, 8, 10 and 16 CTAs each, 61, 52, 55, 51; 512 tiles of 1024 keys, 92 by one CTA in
-        an SM and 91 by two; 128 tiles of 2048, 47.5 and 50; in two parts 52.
+        but where there are more tiles than that, two CTAs, so that one begins while the other ends.
         """
         row = needs.instruction(self.scores, "f32", target)
         read, (depth, columns), page = self.read, self.steps, self.read.page_rows
@@ -336,7 +327,6 @@ class ForwardScores(ScheduledScores):
             slices = min(slices, SLICES // 2)  # of parts of columns that are no power of two, four are too narrow
         slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
         if read.op.of_keys is not None and rows == row.shape.m:
-            # H100, 16 and 64 sequences of 4096 keys of 576 columns: 42.0 and 128 us by one warp, 47.2 and 143 by two.
             slices = 1
         cta = (rows, slices * keys, depth)
         schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MAX_STAGES, edges="predicated")
@@ -435,12 +425,8 @@ class GradientScores(ScheduledScores):
         return next((f"{name} {reason}" for name, reason in reasons if reason), "")
 
     def by_warpgroups(self, target: Target) -> Schedule:
-        """Two warpgroups; of 64 columns three, or one where sequences are short: then several CTAs share an SM.
-
-        A thread holds its part of the sums, of s and of dp, and half of these as operands. H100, microseconds, 16384
-        tokens of 2048 columns, 4096 a sequence: dQ of 128 columns 1127 by 128 keys at a time, 1070 by 64, causal 639
-        and 595; of 256 causal 692 by 48 keys, 753 by 64 and one warpgroup, 834 by 32; of 64 causal 724, by 128 840.
-        """
+        """Two warpgroups; of 64 columns three, or one where sequences are short: then several CTAs share an SM. A
+        thread holds its part of the sums, of s and of dp, and half of these as operands."""
         width, groups, keys, stages = max(self.steps), 2, 64, 3
         if width <= 64:
             static, n = self.scores.is_known("n"), self.scores.n
@@ -482,7 +468,7 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     """How many CTAs go from tile to tile; 0 for one each.
 
     With a diagonal some tiles take longer than others. Each CTA gets as many of these if all tiles of one or several
-    matrices have a CTA (H200, 128 of 132 at 32 tiles of 256 columns: 622 TFLOP/s; with 132 568; with one each 580).
+    matrices have a CTA.
     """
     tiles = -(-read.scores.m // rows)
     if read.keys_differ or (not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms):

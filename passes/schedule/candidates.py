@@ -223,7 +223,7 @@ def _free_bytes(product: Product, schedule: Schedule, tile: Tile, row: Row, targ
 
 def _width(product: Product, tile: Tile, pack: str) -> int:
     """Decides between a tile and its mirror image. Wide tiles are one percent better, except for a B whose rows are no
-    multiple of 128 bytes (H200: 1024, 1000)."""
+    multiple of 128 bytes."""
     whole_lines = "b" in roles(pack) or product.b.aligned_bits % 1024 == 0
     return -tile.cta[1] if whole_lines else tile.cta[1]
 

@@ -86,11 +86,7 @@ def decoupled(
 
 def in_turns(schedule: Schedule, product: Product) -> Schedule:
     """The schedule with the loop over K unrolled by its stages if K is a multiple of them, so that the addresses of
-    stages are constants.
-
-    Kernels that convert operands in registers then run at the memory's speed (H200, 16x8192x8192: 4 bits 14.4
-    microseconds for 14.9, 8 bits 20.8 for 21.2).
-    """
+    stages are constants: kernels that convert operands in registers then run at the memory's speed."""
     tiles, stages = product.k_tiles(schedule.cta[2]), schedule.stages
     divides = product.is_known("k") and stages < tiles and tiles % stages == 0
     return schedule.with_fields(unroll=stages) if divides and not schedule.unroll else schedule

@@ -54,13 +54,11 @@ of which an H200's weigh four times an H100's (`python bench/fit.py` moves them 
 
 NEAR, MAX_READ, THIN_READ = 1.5, 64 << 20, 512 << 20
 """How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
-larger was measured with the defaults of the models alone, and of 17 to 32 rows (H200, 17x57344x8192 1.29 times)."""
+larger was measured with the defaults of the models alone, and of 17 to 32 rows."""
 
 SHARED_K, MAX_ACROSS = 192, 6.0
 """Elements of K below which it counts whether rows begin within one, beside who shares in a cluster the operand that
-all SMs ask for; and the power of two up to which a side of D has more tiles than the other. H200, microseconds of
-112x15536x40 in tiles of 64x128: 6.6, in 2x1 6.0, in 1x2, which ask for a row of A half as often, 4.7; of 9632x192x24
-9.0, 5.1, 8.3; rows of whole sectors differ less (9720x232x160 5.8, 6.3, 5.9)."""
+all SMs ask for; and the power of two up to which a side of D has more tiles than the other."""
 
 MEAN_NS, MEAN_TURNS, MEAN_AREA, MAX = 8000, 16, 1 << 13, 4.0
 """What features are relative to, as powers of two: nanoseconds, K tiles of a CTA, elements of a tile. And the most of
@@ -80,8 +78,7 @@ def is_rated(product: Product, packed: str, target: Target) -> bool:
 
 def by_time(product: Product, tiles: Iterable[GroupTile], packed: str, target: Target) -> list[GroupTile]:
     """Tiles of warpgroups, the fastest first. Of convolutions in several waves whose costs are equal, those that share
-    filters come first (H200, 7x7 of 64x224x224 pixels of three channels in steps of two: 272 microseconds for 348);
-    tiles of one wave ask for the same at once (3x3 of 64x7x7 pixels by data: 4.8 for 4.4)."""
+    filters come first; tiles of one wave ask for the same at once."""
     costs = {tile: cost(product, tile, packed, target) for tile in tiles}
     several = {tile for tile in costs if product.convolves and tile_count(product, tile) > at_once(tile, target)}
     order = sorted(costs, key=lambda tile: (costs[tile], -tile.cluster[0] if tile in several else 0))
@@ -149,9 +146,7 @@ def correction(values: Mapping[str, float], weights: Mapping[tuple[str, ...], fl
 
 def fills_sms(product: Product, target: Target) -> bool:
     """Whether tiles of weights of few rows leave at most a quarter of the SMs idle, or fragments would read scales of
-    groups in global memory (H200, 16 rows in a row, us, by fragments and so: 14336x4096 14.59 and 12.71, 11008x4096
-    12.26 and 12.44, 6144x4096 7.72 and 8.45, 4096x14336 in parts of K 15.1 and 14.2, with a launch of 1.1 before;
-    3584x18944 40.7 and 23.0; without groups 14336x4096 13.0 and 11.9)."""
+    groups in global memory."""
     narrow, wide = (product.tiles(ROWS, columns) for columns in (ROWS, 2 * ROWS))
     tiles = narrow if narrow <= target.sms else wide
     apart = product.group > 0 and product.k // product.group % 8 > 0

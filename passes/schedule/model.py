@@ -34,19 +34,14 @@ cover. Not measured by itself."""
 
 START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, {True: 2.4, False: 1.9}, {True: 2900, False: 700}
 """What a launch takes beside, cycles of the model in a nanosecond where rows of A and B are whole lines, or less than
-one, and otherwise, and bytes of D that memory takes, by whole lines and otherwise, by which products of fragments are
-compared with those of warpgroups (`bench/draw.py`, H100: 14968x200x16 9.4 us by fragments that store parts of lines,
-6.9 by warpgroups; of 215 fragments with K of 400 and more half are between 1.9 and 2.5 cycles within lines, and
-between 2.9 and 3.3)."""
+one, and otherwise, and bytes of D that memory takes in it, by whole lines and otherwise."""
 
 TALL, TALL_STORES = (256, 128), 1.1
 """A tile, and by how much it must be better where D has more elements than A and B, which its mirror image stores in
-longer rows (H100, microseconds by 128x256 and so: 10192x10696x32 90 and 108, 14456x9048x16 111 and 136, 6352x4784x16
-22.4 and 22.3)."""
+longer rows."""
 
 SHORT_ROWS, STORING_K = {48: 1.3, 56: 1.3}, 128
-"""The same of tiles whose warps have so many columns, no whole lines of D, and the K up to which it was measured (H100,
-microseconds so and by the next tile: 2976x1048x32 10.8 and 7.1, 392x4744x32 6.0 and 4.3, 3336x2072x16 11.0 and 8.1)."""
+"""The same of tiles whose warps have so many columns, no whole lines of D, and the K up to which it was measured."""
 
 COST_STEP = 40
 """Cycles by which tiles must differ for one of them to be better."""
@@ -95,41 +90,35 @@ REGISTER_COPY = 0.47
 """Cycles of an SM for one element that passes through registers."""
 
 REGISTER_TURN, TURN_BYTES = 5000, 256
-"""What loads wait for memory that are copied through registers, for each so many bytes of K (H100, microseconds through
-registers and packed: 146x9x575 10.0 and 4.8, 1752x18x505 14.4 and 7.1, 4608x12x981 31.3 and 13.6)."""
+"""What loads wait for memory that are copied through registers, for each so many bytes of K."""
 
 NARROW_COPY, NARROW_OF_LARGE = 0.19, 2
 """Cycles of an SM for one asynchronous copy of less than 16 bytes, and how many times as many it takes where slices of
-64x64 leave its address no registers (H200, microseconds in four slices of 64x64, and of tiles of smaller warps:
-5543x56x11030 75.3 and 64.2, 3904x52x13446 90.7 and 47.2, 4476x32x9812 63.9 and 39.0, 5098x20x2582 24.0 and 17.0)."""
+64x64 leave its address no registers."""
 
 PACK_LATENCY = 8500
-"""Another launch, which overlaps, and the way through memory and back (H200, microseconds of 17x24x2610 as it lies 7.9,
-packed, by warpgroups 5.9; of 39 sizes near either choice 0.985 of the time with 10,500, one slower by 3 %)."""
+"""Another launch, which overlaps, and the way through memory and back."""
 
 PACK_BYTES_PER_CYCLE = 9
 """Bytes read and written by an SM."""
 
 COPIED_DEPTH = 192
-"""Products for each element of D from which it is faster to copy A and B to aligned rows than to load them element by
-element: M = N = K = 127 16.4 and 16.5 microseconds, 191 18.3 and 26.6, 4095 262 and 1229; 16x4095x4095 80 and 246."""
+"""Products for each element of D from which it is faster to copy A and B to aligned rows than to load each element."""
 
 MAX_STAGES = 8
 """Stages beyond which more were no faster."""
 
 FEW_ROWS = 64
-"""Rows of A up to which reading B takes the time (N = K = 4096: 16 rows 15.5 microseconds, 64 rows 16.6)."""
+"""Rows of A up to which reading B takes the time."""
 
 LARGEST_TILE, FULL_WAVE = (128, 256), 0.75
-"""The tiles that are the fastest if they keep SMs busy, and the part of SMs that they must keep busy (N = K = 4096: 256
-rows by tiles of 64x128 20.5 microseconds, by these 43.6; 1024 rows 47.4)."""
+"""The tiles that are the fastest if they keep SMs busy, and the part of SMs that they must keep busy."""
 
 SLACK = 3
 """By how many stages the slowest warp may fall behind the fastest: H200, bf16 4096, 3 is as good as 2 and 4."""
 
 LOOP_WARPS = 8
-"""Warps of a CTA, two for each scheduler, for which waits at mbarriers pay (H200, bf16 1280, four of them: 19.7
-microseconds instead of 17.8)."""
+"""Warps of a CTA, two for each scheduler, for which waits at mbarriers pay."""
 
 MIN_AHEAD = 96 * KIB
 """Bytes that should be on their way: of stages of 24 KiB, 3 are too few and 4 as good as more (H200, bf16 4096)."""
@@ -138,12 +127,10 @@ LONG_STEP = 64 * 48
 """Elements of a warp tile whose products take longer than a wait at a mbarrier (H200, bf16 and s8)."""
 
 IN_FLIGHT, IN_FLIGHT_FROM_L2 = 128 * KIB, 96 * KIB
-"""Bytes on the way to an SM beyond which more do not help, where memory binds (H200: 64x4096x4096, 128x16384x4096), and
-where it does not (1000, 1280, 300x1000x700, 256x256x2048)."""
+"""Bytes on the way to an SM beyond which more do not help, where memory binds, and where it does not."""
 
 IN_FLIGHT_CONVERTED = 60 * KIB
-"""The same of a product that converts weights: what more stages ask for delays the first tile (H200, 16x8192x8192, 4
-bits: 4 stages of 32 KiB 14.9 microseconds, 5 15.1; of 20 KiB, in rows along n, 4 15.7 and 8 16.4)."""
+"""The same of a product that converts weights: what more stages ask for delays the first tile."""
 
 WIDE_K = 32
 """The least K of tiles of wide elements that pays (H200, 4096: tf32 249 TFLOP/s, 241 with 16; f64 58, 50 with 16)."""
@@ -171,12 +158,10 @@ class Fit(NamedTuple):
 
 
 DRAWN = Fit(206, 84, 1300, 2120, 6.35, 780, 63, 1650)
-"""Fitted to 439 schedules of 133 sizes, most of them drawn (`bench/draw.py`, H100: 10 % from what they take). Reading
-counts 1.2 times as fast as an H100's by that fit, by which choices are as good there, and better on an H200."""
+"""Fitted to 439 schedules of 133 sizes, most of them drawn; reading counts 1.2 times as fast as by that fit."""
 
 LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
-"""Of convolutions, and of operands in registers, which were measured before and beside these (H200: 1024x512x4096 in
-two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
+"""Of convolutions, and of operands in registers, which were measured before and beside these."""
 
 
 # Whether to copy an operand to aligned rows first: what its rows cost the product, and what packing costs, in cycles.
@@ -280,9 +265,8 @@ class Tile(NamedTuple):
 
 
 # With warp tiles of 64x64 a step of K has so much to multiply that K tiles of 32 suffice; deeper ones only lengthen
-# the loop and its first wait (H200, bf16 8192: 513 TFLOP/s against 485 for K = 64). Where one CTA of less is alone on
-# its SM, deeper tiles keep more bytes in flight for each barrier.
-# Slices let few warps be large: 64x64 takes two thirds of the shared-memory reads of 32x64 (1024: 195 against 188).
+# the loop and its first wait. Where one CTA of less is alone on its SM, they keep more bytes in flight for a barrier.
+# Slices let few warps be large: 64x64 takes two thirds of the shared-memory reads of 32x64.
 TILES = (
     Tile((128, 256), (64, 64), 32),
     Tile((256, 128), (64, 64), 32),
@@ -309,9 +293,8 @@ TILES = (
     Tile((16, 8), (16, 8), 128),
 )
 
-# Of several waves the last one is emptier or fuller for other sizes. These fill it where the ones above do not (H200,
-# bf16 3072: 128x192 in 3 waves 130 microseconds, 128x128 in 5 halves 145; 1536: 128x192 27, 128x256 31). 192x192, 64x80
-# and 80x64 are faster still where they fit, but spill.
+# Of several waves the last one is emptier or fuller for other sizes. These fill it where the ones above do not.
+# 192x192, 64x80 and 80x64 are faster still where they fit, but spill.
 BETWEEN_TILES = (
     Tile((160, 192), (80, 48), 32),
     Tile((128, 224), (64, 56), 32),
@@ -341,15 +324,11 @@ SLICES_BEYOND = {
     "groups": (Tile((16, 64), (16, 32), 256, sliced_k=8),),
 }
 """Tiles with more slices than a warp tile has base tiles, by the weights that they are for: with a scale for each
-column (H100, 8 bits, in a row: 16x4096x4096 8.6 microseconds for the 11.1 of two slices, 16x1024x4096 5.0 by 16
-columns, 5.8 by 32, 6.5 by K in four parts), and bytes with scales of groups, in rows along n (H200: 23.8 microseconds,
-26.7 with 4 slices of 16x64)."""
+column, and bytes with scales of groups, in rows along n."""
 
 # Weights that are converted in registers, for a few rows of A: warps that cut K among them read A from shared memory
-# less often than warps side by side, and are enough to hide what converting takes (H200, 16x8192x8192, 8 bits: 21.9
-# microseconds with 8 slices, 22.6 with 4; 4 bits: 17.2 and 18.0). 128 columns are one wave of 14336 (H100, in a row,
-# 16x14336x4096: 24.4 microseconds for the 27.9 of 64 columns, 4 bits 15.7 for the 19.1 of 256), 96 and 80 of 11008 and
-# 10240 (H200, 4 bits with groups, 12.1 and 13.6 for the 14.4 and 16.8 of 128 columns), 48 of 6144 and of 5120.
+# less often than warps side by side, and are enough to hide what converting takes. 128 columns are one wave of 14336,
+# 96 and 80 of 11008 and 10240, 48 of 6144 and of 5120.
 WEIGHT_TILES = {
     Tile((16, 64), (16, 64), 512, sliced_k=8): 0.8,
     Tile((16, 64), (16, 32), 256, sliced_k=4): 0.85,
@@ -371,8 +350,7 @@ PARTS = (2, 4, 8, 16, 32)
 
 FP8_AS_HALVES = range(90, 104)
 """Targets on which ptxas makes two f16 products of one of 8-bit floats, on operands widened in registers, and adds the
-sums to the accumulators (machine code for sm_90a and sm_100a): no faster than f16, and slower for the additions. If we
-widen them, sums stay in the accumulators (H200, 8192: 528 TFLOP/s instead of 376)."""
+sums to the accumulators (machine code for sm_90a and sm_100a). If we widen them, sums stay in the accumulators."""
 
 FP8_CUT = (89,)
 """Targets whose `mma` of 8-bit floats cuts every term 13 bits below the largest (docs/arithmetic.md)."""
@@ -466,8 +444,7 @@ def nanoseconds(product: Product, cost: float, *, staged: bool) -> float:
 
 def by_lanes(product: Product) -> float:
     """Cycles that D of a short K takes more where lanes store it, or no other CTA of the SM multiplies meanwhile; 0
-    where A and B do not pass through registers, which was not measured (H200, microseconds by 128x128, 192x128, 128x192
-    and, packed, by warpgroups: 3284x969x19 6.5, 8.3, 15.9, 11.0; 244x9668x19 5.9, 7.1, 9.1, 9.4)."""
+    where A and B do not pass through registers, which was not measured."""
     if product.k > STORING_K or product.d.element.bits != 16 or not copies_below(WORD, product, "none"):
         return 0.0
     late, early = (nanoseconds(product, 0, staged=staged) for staged in (False, True))

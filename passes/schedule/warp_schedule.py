@@ -192,13 +192,10 @@ def _error(near: Sequence[tuple[Product, Schedule, float]], fit: Fit, target: Ta
 # The pass.
 
 FINE = parse_options({"cta": "16x16x128", "warp": "16x16", "sliced_k": 2, "stages": 8, "split_k": 1, "mma": "m16n8k16"})
-"""Fields for several products of one A of at most `FEW_ROWS` rows, with more tiles than SMs (H100, 16 x 6144 x 4096 of
-bf16 as three products: 19.8 microseconds, in three launches with tiles for each 27.0)."""
-
+"""Fields for several products of one A of at most `FEW_ROWS` rows, with more tiles than SMs."""
 
 FINE_WEIGHTS = 16, 32, 48
-"""Columns of tiles for such products of integers that are converted, of which the fewest are chosen that are one wave
-(H200, 16 x 6144 x 4096 of 4 bits as three products, us: 48 columns 8.0, tiles of each 9.6)."""
+"""Columns of tiles for such products of integers that are converted; the fewest are chosen that are one wave."""
 
 
 def fine(matmul: MatmulOp, product: Product, target: Target, chosen: Schedule) -> Schedule:

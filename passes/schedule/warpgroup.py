@@ -118,7 +118,7 @@ def schedule_of_tile(
     if tile.slices == 1 and (tile_count(product, tile) > (ctas := at_once(tile, target)) or product.op.grouped == M):
         parts = max(tile.parts, _tail_parts(product, schedule, ctas))
         if (product.blocks[1] or product.b.stored) and product.op.grouped is None and not product.dynamic:
-            # As many turns, by fewer (H200, us: fp8, 8192, 778 for 787; packed weights of 4 bits 793 for 800).
+            # As many turns, by fewer.
             count = tile_count(product, tile)
             ctas = -(-count // (-(-count // ctas) * tile.together)) * tile.together
         return schedule.with_fields(stages=stages, ctas=ctas, split_k=parts)
@@ -128,15 +128,14 @@ def schedule_of_tile(
 
 def _takes_turns(product: Product, tile: GroupTile) -> bool:
     """Whether consumers take turns: those of small groups, whose tiles are their own, and those that scale many sums
-    of blocks (H100, 256x128: 4096x7168x4096 184.0 microseconds for 189.2, 4096x4096x7168 181.5 for 186.9)."""
+    of blocks."""
     small = tile.m == ROWS and product.op.grouped == M and has_small_groups(product)
     return small or (bool(product.blocks[1]) and tile.rows > ROWS)
 
 
 TAIL_PARTS, LONG_TAIL, MANY_TURNS = 4, 96, 16
 """Parts of K of tiles of groups that are left behind the last full turn of CTAs, where tiles have so many K tiles, and
-turns are fewer (H100, groups of drawn sizes, us: 8192 rows of 8 groups, 112 K tiles, 2048 columns 342 for 376;
-96, 4096 columns 560 for 583; 80, 5120 columns of 16 groups 690 for 661; 64, 14336 columns of 4096 rows 781 for 710)."""
+turns are fewer."""
 
 
 def _tail_parts(product: Product, schedule: Schedule, ctas: int) -> int:
@@ -146,9 +145,6 @@ def _tail_parts(product: Product, schedule: Schedule, ctas: int) -> int:
     long = product.k_tiles(schedule.cta[2]) >= LONG_TAIL and product.tiles(*schedule.cta[:2]) < MANY_TURNS * ctas
     return TAIL_PARTS if plain and long else 1
 
-
-# Schedules of products of warpgroups, whose operands tensor copies bring to shared memory (sm_90a): what a tile is and
-# how many stages there are. `bench/hopper.py` (H200): tiles of 128x256 by two warpgroups are as fast as cuBLAS.
 
 MIN_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
 """Multiply-adds below which fragments in registers are as fast, of more elements of D than so many (H200: 512 is, 576
@@ -182,14 +178,12 @@ ROLES = ("b", "a", PLAIN)
 OTHER = {"a": "b", "b": "a"}
 
 MIN_ROWS, MIN_ALONG_K, MIN_ALONG_N = 64, 1 << 32, 1 << 29
-"""Rows of D, and multiply-adds, from which on integers of B that lie along K or along N are converted faster so (H200,
-microseconds by fragments and so: 64x8192x8192, 4 bits along K 35.4 and 32.3, 8 bits along N 30.2 and 27.4;
-256x4096x4096 30.1 and 21.2, 28.7 and 19.3; 128x4096x4096 18.3 and 19.8, 18.0 and 16.4; 512x1024x1024 8.3 and 8.7, 8.3
-and 7.7). Of 8 bits along K 64 rows are too few: 31.2 and 34.0."""
+"""Rows of D, and multiply-adds, from which on integers of B that lie along K or along N are converted faster so. Of 8
+bits along K 64 rows are too few."""
 
 MIN_STAGES, MIN_WIDTH = 4, 32
 """With an operand in registers: stages without which copies are not far enough ahead, of promoted sums for each line of
-K (H100, 4096 rows: three of 192x128x256 457 us, four of 128x128x256 520); columns of the narrowest instruction."""
+K; columns of the narrowest instruction."""
 
 
 def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool = True) -> str:
@@ -420,7 +414,7 @@ def schedules_by_cost(
     if product.blocks[1]:
         tiles = tiles_of_blocks(product, tiles, target)
     if product.b.packed or (promoted and role == "b"):
-        # A single warpgroup converts while the tensor cores wait (H100, mxfp4, 4096x5760x2880: 258 us by 64 columns).
+        # A single warpgroup converts while the tensor cores wait.
         tiles = [t for t in tiles if t.groups > 1 or tile_count(product, t) <= target.sms] or tiles
     if has_small_groups(product):
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MAX_GROUP_COLUMNS)] or tiles

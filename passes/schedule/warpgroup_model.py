@@ -25,8 +25,7 @@ LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
 
 BY_WARPS, THIN_ROWS, MANY_WEIGHTS, SHORT_K = 16, 32, 1 << 24, 32
-"""Rows of D that fragments multiply with so many elements of B or more (H100, 8x5744x6296 31.4 microseconds, by
-warpgroups 33.6), rows that warpgroups do (H200, 24x28672x4096 59.9, by fragments 63.3). K of fragments."""
+"""Rows of D that fragments multiply with so many elements of B or more, rows that warpgroups do. K of fragments."""
 
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
@@ -71,17 +70,14 @@ ARRIVING_IN_LINES = 7500
 
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
-lines (two that share 64 rows of A are no faster, whose neighbours ask L2 for the same at once). Beside parts of K
-others ask for other lines (H200, us, four parts of 64x96 that share none and by 2x1: 864x184x8312 15.2 and 11.3)."""
+lines (of less, neighbours ask L2 for the same at once, but for other lines beside parts of K)."""
 
 CHANGED, TURN, PROMOTED = {True: 24, False: 8}, 40, 0.8
 """Cycles that the tensor cores of an SM lose to the loads and changes of an instruction's operand, B which lies along K
-or along N (H200, 256x8192x8192: 54.8 and 46.0 microseconds in tiles of 256x64, 60.1 and 51.3 of 128x128); to a K tile;
-and to sums that are promoted, for each of their columns (H100, 4096 rows in tiles of 192x128: 541 and 479)."""
+or along N; to a K tile; and to sums that are promoted, for each of their columns."""
 
 MIN_TURN = {True: (0, 425), False: (160, 190)}
-"""Cycles that a K tile takes at least, and for each line of K in it: from loads to the end of products (H200, 128x64:
-36.9 and 38.8 microseconds with one line and with two, along N 33.3 and 31.6; 64x64 along N 32.8 and 27.4)."""
+"""Cycles that a K tile takes at least, and for each line of K in it: from loads to the end of products."""
 
 PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """Into how many parts K may be cut; clusters that may share what they copy."""
@@ -163,13 +159,11 @@ TILES = (*((m, n) for m, widths in WIDTHS.items() for n in widths), (128, 64))
 only, which is slower by a fifth where rows begin within lines."""
 
 MORE_TILES, BY_FOUR = {256: (208, 192, 160, 144, 128), 192: (208, 112), 128: (208,)}, (136, 256)
-"""Tiles by two warpgroups of 128 rows, by three, and by two, for rows that begin within lines (H200, us so and by the
-best others, which leave SMs idle: 12048x400x13368 179 and 228 by 192x208); one of the transposes by four, for D of more
-elements than a wave of 128x128 (1080x7752x3224 81.1 and 92.1; 11 sizes 0.953 of the time)."""
+"""Tiles by two warpgroups of 128 rows, by three, and by two, for rows that begin within lines, where others leave SMs
+idle; one of the transposes by four, for D of more elements than a wave of 128x128."""
 
 FEW_WIDTHS = (48, 32, 16)
-"""Widths of the instructions of tiles where those of 64x64 are one wave (H100: 24 and 40, which are not staged, are no
-faster). Clusters of 8 of tiles of 64x64 and less are slower than 2x2, all of 38 pairs, by 9 % on average."""
+"""Widths of the instructions of tiles where those of 64x64 are one wave."""
 
 NARROW_TILES, NARROW_RESULT = tuple(combinations((64, 128), (80, 48, 32, 16))), 128
 """Tiles for results of few columns."""
@@ -179,13 +173,12 @@ IN_REGISTERS = tuple(combinations((256, 128, 192, 64, 96, 160, 224, 32), (1, 2),
 lines of K, parts of K."""
 
 OF_THREE = (192, 3, 1, 1)
-"""The same of packed weights by three warpgroups, none of which leaves a last set of few tiles (H100, mxfp4,
-4096x5760x2880: 175.7 microseconds in 660 tiles, 200.0 in 1170 of 160x128x128, 185.8 in 720 of 256x128)."""
+"""The same of packed weights by three warpgroups, none of which leaves a last set of few tiles."""
 
 FEW_ROWS, SLICES, DEEP, DEEPER_K, OF_GROUPS, SIDE_BY_SIDE = 32, {False: 2, True: 4}, {4: 4, 8: 2}, 1 << 13, 128, 1.65
 """Rows of D up to which warpgroups share the K tiles of packed weights, two of integers and four of floats, of so many
-lines by their bits (H100, 16x8192x8192, us, two and without: 4 bits 19.7, 21.2). Twice as deep by 4: 16 rows, 4 bits,
-such K, integers with such groups. A turn of two side by side is so much longer (H200, 16x14336x4096: 12.4 us, 14.7)."""
+lines by their bits. Twice as deep by 4: 16 rows, 4 bits, such K, integers with such groups. A turn of two side by side
+is so much longer."""
 
 
 def tiles_of(
@@ -257,8 +250,7 @@ def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
 
 def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
     """The tiles of a product with scaled blocks: within a block along N, of 128 rows for each warpgroup where there are
-    many (H100, 8192: 256x128 1313 TFLOP/s, in pairs 1283, 128x128 in pairs 1218, 192x128 1179). Pairs along N read A
-    once (the same in turns: 4096x7168x4096 186.0 microseconds for 187.1, 4096x4096x7168 183.4 for 183.7)."""
+    many. Pairs along N read A once."""
     columns = product.blocks[1]
     tiles = [t for t in tiles if t.m <= 2 * ROWS and (columns == 1 or columns % t.n == 0)]
     many = [t for t in tiles if t.m == 2 * ROWS and tile_count(product, t) > target.sms]
@@ -451,30 +443,25 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
 # The order of tiles, as CTAs take them.
 
 GROUP, SCALED_GROUP = 16, 8
-"""Rows of tiles walked together (H200, 8192: 785 TFLOP/s with 16, 700 with 8), and of blocks with scales (H100, us of
-4096x7168x4096 in tiles of 192x128: 227 for 230)."""
+"""Rows of tiles walked together, and of blocks with scales."""
 
 MANY_GROUP, MANY_ROWS = 32, 512
-"""The same of experts with more rows than so many each (H100, 16384 tokens, 8 of 4096x28672: 5401 us, 5727 with 16)."""
+"""The same of experts with more rows than so many each."""
 
 NARROW_GROUP, NARROW, STORING_GROUP, STORING_K = 4, 12, 2, 200
-"""The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
-TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521); of several waves with no larger K, which mostly store D
-(H200: 15520x1592x64 0.90 of the time with 16)."""
+"""The same where there are more rows of tiles than that, and no more than so many columns; of several waves with no
+larger K, which mostly store D."""
 
 NEIGHBOURS = 8
 """Tiles of a single wave that lie beside each other in a group as nearly a square, which the SMs that are neighbours
-ask L2 for once, in each part of K as well (H100, microseconds in groups of 1, 2, 4, 8, 16 rows: 2048x512x8192 in tiles
-of 128x64 27.0, 26.9, 28.9, 42.6, 44.9; 1024x1024x4096 19.1, 14.8, 15.6, 18.6, 18.6)."""
+ask L2 for once, in each part of K as well."""
 
 GROUP_ROWS = 128
-"""Rows of tiles of which as many are walked as of other warpgroups', of higher ones fewer (H200, 256 rows: tf32 4096
-354 us with 16, 350 with 8)."""
+"""Rows of tiles of which as many are walked as of other warpgroups', of higher ones fewer."""
 
 
 def has_small_groups(product: Product) -> bool:
-    """Whether groups have two tiles of rows, or one K tile: low and wide tiles then read, or store, faster (H100, 64
-    groups of 128 rows, 2048x2816: 284 microseconds for 299; 128 groups of 4 along k, 2880x5760: 1502 for 1632)."""
+    """Whether groups have two tiles of rows, or one K tile: low and wide tiles then read, or store, faster."""
     if product.op.grouped == M:
         return ROWS < product.m <= 2 * ROWS and product.is_known("k")
     return product.op.grouped is not None and product.k <= k_of(product)
