@@ -1,4 +1,4 @@
-"""The weights of `passes/schedule/fitted.py`, made again from measurements: two commands.
+"""The weights of `passes/schedule/warpgroup_schedule.py`, made again from measurements: two commands.
 
     bench/with_gpu.sh python bench/fit.py measure 221 60 --json times.json [--compile]
     python bench/fit.py fit bench/schedules-h100.json times.json [--update] [--keep bench/schedules-h100.json] [--write]
@@ -8,7 +8,7 @@ the models alone like best, and times them in turns with cuBLAS (`--compile` fil
 `fit` takes such files, or those of `draw.py --json`, and needs no GPU: each row is one size on one device, whose
 schedules are compared with each other alone. It says what would be chosen of what was measured, by the models alone, by
 the weights that are in use, and by new ones where a size had no part in them (five parts). `--keep` writes all rows
-into one file, `--write` new weights, fitted to all rows, into `fitted.py`.
+into one file, `--write` new weights, fitted to all rows, into `warpgroup_schedule.py`.
 
 The fit: products of two features are taken one after another, that which explains most of the weighted squares first
 (orthogonal matching pursuit, Pati and others, 1993), with a ridge. Times near the best of a size weigh most. With
@@ -41,11 +41,13 @@ from warploom.dialect.schedule.schedule import FIELDS, text_of
 from warploom.dialect.warp.matmul import MatmulOp
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower, standard_pipeline
-from warploom.passes.schedule import fitted, model, needs
-from warploom.passes.schedule.candidates import candidates, with_margin
-from warploom.passes.schedule.fitted import correction, features, is_rated, rated, tile_of
-from warploom.passes.schedule.warpgroup import time_of
+from warploom.passes.schedule import model, needs
+from warploom.passes.schedule import warpgroup_schedule as fitted
+from warploom.passes.schedule.candidates import candidates
+from warploom.passes.schedule.fragments import with_margin
+from warploom.passes.schedule.warp_schedule import default_schedule
 from warploom.passes.schedule.warpgroup_model import k_of
+from warploom.passes.schedule.warpgroup_schedule import correction, features, is_rated, rated, tile_of, time_of
 from warploom.passes.universe import make_context
 from warploom.runtime.kernel.lowering import parse
 
@@ -62,7 +64,7 @@ INERTIA = 1.0
 """The ridge of an update, as a part of the squares: by it fewer choices change that no new row speaks of."""
 
 PLACE = r'(WEIGHTS = _read\(""")[^"]*("""\)\n"""[^"]*?)times of [\d,]+ schedules of [\d,]+ sizes'
-"""Weights in `fitted.py`, and what is said of their data."""
+"""Weights in `warpgroup_schedule.py`, and what is said of their data."""
 
 DEVICE, OTHER_DEVICES = "H200", 0.25
 """The device that weights are for, and what a row of another one weighs: times of the best by weights of other sizes
@@ -220,7 +222,7 @@ def cross_validated(
 
 
 def written(weights: dict[tuple[str, ...], float]) -> str:
-    """Weights as `fitted.py` has them."""
+    """Weights as `warpgroup_schedule.py` has them."""
     numbers = (re.sub(r"^(-?)0", r"\1", f"{weight:.4f}") for weight in weights.values())
     terms = [f"{'*'.join(names)} {number}" for names, number in zip(weights, numbers, strict=True)]
     lines, words = [""], " ".join(f"{term}," for term in terms).rstrip(",").split(" ")
@@ -232,7 +234,7 @@ def written(weights: dict[tuple[str, ...], float]) -> str:
 
 
 def write(problem: Fit, weights: dict[tuple[str, ...], float]) -> None:
-    """Changes the weights in `fitted.py`, and what is said of their data."""
+    """Changes the weights in `warpgroup_schedule.py`, and what is said of their data."""
     place = Path(fitted.__file__)
     schedules, sizes = int(problem.starts[-1]), len({row.size for row in problem.rows})
     said = f"times of {round(schedules, -2):,} schedules of {round(sizes, -1):,} sizes"
@@ -262,7 +264,9 @@ def schedules_of(count: int) -> Callable[[Size], list[dict[str, Any]]]:
 
     def chosen(size: Size) -> list[dict[str, Any]]:
         product, target = product_at(size), target_row(TARGET)
-        default, *others = (s for s in candidates(product, target) if _is_told(product, s))
+        default, *others = (
+            s for s in candidates(default_schedule(product, target), product, target) if _is_told(product, s)
+        )
         staged = sorted(others, key=lambda s: -s.staging)  # as defaults are, and as the models say
         first = {tile_of(s): s for s in reversed([default, *staged])}
         models = {tile: modelled(product, s, target) for tile, s in first.items()}
@@ -290,7 +294,7 @@ def main() -> None:
     fitting.add_argument("--terms", type=int, default=TERMS)
     fitting.add_argument("--update", action="store_true", help="move the weights in use, with the same terms")
     fitting.add_argument("--keep", type=Path, help="write all rows into this file")
-    fitting.add_argument("--write", action="store_true", help="write the weights into fitted.py")
+    fitting.add_argument("--write", action="store_true", help="write the weights where they are read")
     options = parser.parse_args()
     if options.command == "measure":
         from draw import draw, fill, run  # pyright: ignore[reportAttributeAccessIssue]: `docs/draw.py` has that name, too

@@ -280,16 +280,16 @@ FEATURE_FILES = {
     "split-K": "dialect/schedule/schedule.py dialect/warp/mma.py passes/tile/split.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/fragments.py "
     "passes/linalg/elementwise.py passes/tile/fragments.py",
-    "products of any size": "passes/schedule/candidates.py passes/schedule/warpgroup_model.py passes/tile/outline.py",
+    "products of any size": "passes/schedule/fragments.py passes/schedule/warpgroup_model.py passes/tile/outline.py",
     "two products of one A": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/operands.py "
     "passes/tile/fragments.py",
-    "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/candidates.py",
+    "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/defaults.py",
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/convert.py passes/schedule/defaults.py "
     "passes/tile/fragments.py passes/to_ptx/products.py",
     "sparsity": "dialect/isa/sparse_mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
     "passes/tile/side_operands.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
-    "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/tile/operands.py "
+    "passes/schedule/warpgroup_schedule.py passes/schedule/warpgroup_model.py passes/tile/operands.py "
     "passes/to_ptx/products.py",
     "A or B in registers": "passes/schedule/warpgroup.py passes/tile/register_products.py dialect/warp/warpgroup.py",
     "packed weights": "dialect/warp/views.py passes/linalg/fuse_weights.py passes/tile/register_products.py "

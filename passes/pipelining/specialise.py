@@ -69,7 +69,7 @@ from ..allocate import needed, with_stages
 from ..diagnostics import remark
 from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value, operations_of, rewrite_pattern
 from ..schedule.needs import LEFT_FOR_BARRIERS, adds_in_tensor_memory
-from ..schedule.validity import REGISTER_STEP, SM_REGISTERS
+from ..schedule.warpgroup import REGISTER_STEP, SM_REGISTERS
 from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .ring import DeclinedError, Ring, copies_of, decline, is_load
 from .roles import ConsumerLoop, CtaCluster, Share, behind, compute_late, slice_of, take_own_tiles

@@ -20,9 +20,11 @@ from ..diagnostics import fail, remark
 from ..linalg.product import Product, padded
 from ..linalg.read_attention import MAX_COLUMNS, MAX_DEPTH, Attention, AttentionGradient
 from . import needs
+from .candidates import asked_of, completed, refusal
 from .defaults import check_epilogue, in_strips
-from .validity import asked_of, completed, refusal, why_no_attention, why_no_shared_keys
-from .warpgroup import ROLES, why_not
+from .tensor_memory import why_no_attention
+from .warpgroup import why_not
+from .warpgroup_schedule import ROLES
 
 MIN_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""
@@ -477,3 +479,17 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
         return target.sms
     ctas = target.sms // tiles * tiles if read.scores.is_known("m") else 0
     return ctas if ctas >= MAX_SMS * target.sms else 0
+
+
+def why_no_shared_keys(read: Attention, schedule: Schedule) -> str:
+    """Why CTAs cannot share the keys of a tile; "" if they can."""
+    if schedule.together > 1 or schedule.ctas or read.op.ends is not None:
+        return "keys are split among warps that multiply fragments, one tile for each CTA"
+    if read.op.lse is not None:
+        return "the logarithms of sums are stored by the only CTA of a tile"
+    outer = len(read.values.batch)
+    if min(read.values.dynamic, default=outer) < outer or not read.scores.is_known("m"):
+        return "it needs a known number of rows and matrices"
+    if not read.scores.b.transposed or read.values.b.transposed:
+        return "it needs K and V with a row for each key"
+    return ""

@@ -1,317 +1,36 @@
-"""The schedule of a product that the model likes best, and the schedules that are worth a measurement."""
+"""Schedules that are asked for, by fields or by a file of measured ones, and those that are worth a measurement."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, zip_longest
+from itertools import combinations as subsets
 from itertools import product as combinations
-from math import prod
-from operator import itemgetter
-from typing import Any, TypeGuard
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict, TypeGuard, cast
 
-from ...dialect.isa import mma
-from ...dialect.isa.form import SCALES_OF_WORD
-from ...dialect.isa.form import ProductForm as Row
+from ...dialect.isa.form import Shape
 from ...dialect.isa.row import Target
-from ...dialect.isa.wgmma import WARPGROUP_SM
-from ...dialect.schedule import Schedule, ScheduleError, roles
-from ...dialect.schedule.schedule import MAX_REGISTERS
-from ...dialect.warp.operands import metadata_span
-from ..linalg.operand import WIDEST
-from ..linalg.product import Product, block
-from . import model, needs, warpgroup
-from .defaults import LANES as LANES_LOAD
-from .defaults import ROOMY, STRIP, UNPIPELINED, decoupled, in_strips, in_turns, is_ragged
-from .fitted import is_rated, rated, tile_of
-from .model import Tile
-from .validity import around_tile, asked_of, check, completed, unsplit
-from .warpgroup import PLAIN, by_warpgroups, is_compared, is_large, time_of, why_not
-from .warpgroup_model import SHORT_K
-
-
-def depth(
-    product: Product, tile: Tile, row: Row, target: Target, *, odd: bool = False, parts: int = 1
-) -> tuple[int, int]:
-    """(K of the CTA tile, stages): as deep as pays, limited by k and by shared memory.
-
-    A CTA that is alone on its SM must keep memory busy by itself: `IN_FLIGHT` bytes. If there are several waves, two
-    CTAs share an SM where their tiles allow it. One stage more than there are K tiles loads all of them at once. The
-    product may be one of `parts` of another's K.
-    """
-    step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
-    narrowest = row.operand_bits if product.b.stored is None else product.b.memory_bits
-    step = tile.sliced_k * max(step, needs.CHUNK_BITS // narrowest, block(product) * SCALES_OF_WORD)
-    pays = _deepest(product, tile, row, target, odd=odd)
-    deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
-    alone = _alone(product, tile, target)
-    multiplying = model.cycles(product, product.depth, tile, target, row)
-    hungry = 2 * parts * model.memory_cycles(product, tile, target) > multiplying
-    wanted = model.IN_FLIGHT if hungry else model.IN_FLIGHT_FROM_L2
-    if product.b.stored is not None:
-        wanted = model.IN_FLIGHT_CONVERTED
-    shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
-    if product.dynamic and row.operand_bits == 64:
-        step = max(step, 16)  # with tiles of 8 ptxas stops at 128 registers on sm_120, and spills 4 bytes
-    if product.dynamic and odd:
-        deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
-    elif None in (product.a.pitch, product.b.pitch, product.d.pitch):
-        deepest = min(deepest, 2 * step)  # so does each row that is an unknown distance from the next
-    is_widest = min(product.a.access_bytes, product.b.access_bytes) == WIDEST
-    if across := bool(product.dynamic) and row.operand_bits < 16 and product.a.transposed and is_widest:
-        deepest = step  # ptxas stops at 128 registers on sm_89 and sm_100a, and spills up to 48 bytes
-    for cta_k in (deepest, deepest // 2, deepest // 4):
-        if cta_k < step:
-            break
-        needed = max(1, product.k_tiles(cta_k))
-        stage, sums = _stage(product, tile, row, cta_k)
-        fit = (shared - sums) // stage
-        limit = min(model.MAX_STAGES, max(4, 1 + -(-wanted // stage))) if alone and not across else 4
-        if min(limit, fit) >= min(3, needed):
-            return cta_k, min(limit, fit, needed + 1)
-    stage, sums = _stage(product, tile, row, step)
-    # Copies that nothing hides are worse than an SM for each CTA (sm_89, sparse f16: one stage spilled, too).
-    return step, min(2, max(1, (target.shared - sums) // stage))
-
-
-def _stage(product: Product, tile: Tile, row: Row, cta_k: int) -> tuple[int, int]:
-    """Bytes of a stage of a tile, and of the sums of its slices."""
-    one, two = (_schedule_of(tile, cta_k, row, stages=stages) for stages in (1, 2))
-    # two small stages may lie where one does, which begins where a swizzle does
-    stage = needs.shared_bytes(product, two) - needs.shared_bytes(product, one) or sum(needs.stage_bytes(product, one))
-    return stage, needs.shared_bytes(product, one) - stage
-
-
-def _schedule_of(tile: Tile, cta_k: int, row: Row, **fields: Any) -> Schedule:
-    return Schedule(cta=(*tile.cta, cta_k), warp=tile.warp, mma=row.shape, sliced_k=tile.sliced_k, **fields)
-
-
-def _alone(product: Product, tile: Tile, target: Target) -> bool:
-    """Whether every CTA has an SM of its own."""
-    return product.tiles(*tile.cta) <= target.sms
-
-
-def _resident(tile: Tile, row: Row) -> int:
-    """CTAs per SM: two if their accumulators and tiles fit."""
-    return 1 if tile.cta[0] * tile.cta[1] * row.d.bits > 128 * 128 * 32 else 2
-
-
-def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool) -> int:
-    """The largest useful K of a tile, in elements. `odd` says that a tile passes through registers on its way to shared
-    memory."""
-    deepest = tile.k * 16 // row.operand_bits
-    if row.operand_bits < 16 and odd:
-        return tile.k // 2  # bytes are copied one by one, each with a predicate and an address of its own
-    if model.as_halves(row, target) and product.sparsity > 1:
-        return row.shape.k  # what ptxas makes of more steps spills
-    if row.operand_bits == 8:
-        return min(deepest, 64 * product.sparsity)  # deeper ones spill on sm_89 what leads to the edges of C
-    if row.operand_bits == 4:
-        return min(deepest, 64 if needs.nibbles_widened(row, target) else 128)  # the same
-    if row.operand_bits == 64 and min(product.a.access_bytes, product.b.access_bytes) < WIDEST:
-        return min(deepest, 16)  # each of the narrower copies has an address of its own
-    return max(deepest, model.WIDE_K) if row.operand_bits > 16 else deepest
-
-
-def default_schedule(product: Product, target: Target, accumulate: str = "", by: str = "") -> Schedule:
-    """The schedule that the model prefers. `accumulate` defaults to the widest type.
-
-    `by` selects the instructions (`asked_of`): "fragments", or a kind of warpgroup product. By default warpgroups
-    multiply if they can and it pays.
-
-    Raises:
-        ScheduleError: if the target has no instruction for the product's element types.
-    """
-    accumulate = accumulate or max((r.d for r in needs.rows_of(product)), key=lambda d: d.bits).name
-    schedule = _chosen(product, target, accumulate, by)
-    if not product.batch_invariant:
-        return schedule
-    return schedule.with_fields(batch_invariant="True", add_c="auto" if product.c is None else "first")
-
-
-def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
-    alone = by == "fragments" or not (by or target.sm >= WARPGROUP_SM)
-    groups = None if alone else by_warpgroups(product, target, accumulate, by)
-    if groups is not None:
-        # What few tiles read takes longer to pack than to multiply as it lies.
-        large = groups.pack == PLAIN and is_large(product, laid_out=groups.padded != PLAIN)
-        large = not is_compared(product) or (product.k > SHORT_K and large)
-        if by or large or groups.in_registers != PLAIN:
-            return groups
-    row = needs.instruction(product, accumulate, target)
-    if row is None:
-        what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
-        if product.variant.kind and needs.has_warpgroups(product, target):
-            what += f"; in tensor memory: {why_not(product, target)}"
-        raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
-    cost, fragments = _by_fragments(product, target, accumulate, row)
-    packing = model.pack_cycles(product, fragments.pack, target)
-    taken = model.nanoseconds(product, cost - packing, staged=bool(fragments.staging))
-    taken += model.laying_out(product, fragments.pack, PLAIN, target)
-    if groups is None:
-        return fragments
-    before = model.laying_out(product, groups.pack, groups.padded, target)
-    times = [(groups, time_of(product, groups, target) + before), (fragments, taken)]
-    if is_rated(product, groups.pack, target):
-        times = [(each, rated(product, tile_of(each), ns, target)) for each, ns in times]
-    return min(times, key=itemgetter(1))[0]
-
-
-def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -> tuple[float, Schedule]:
-    """The schedule of fragments that the model likes best, and its cost."""
-    every = model.SPARSE_TILES if product.sparsity > 1 else (*model.TILES, *model.BETWEEN_TILES)
-    every = every if product.b.stored is None else (*model.WEIGHT_TILES, *every)
-    every = every if product.second is None else (*model.PAIRED_TILES, *every)
-    fitting = [t for t in every if _fits(t, product, row, target)]
-    tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
-    # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
-    strip = STRIP if is_ragged(product) else STRIP // 2
-    is_fitted = target.sm == WARPGROUP_SM and is_rated(product, PLAIN, target)
-    by_lanes = model.by_lanes(product)
-    costs = [(tile, with_margin(product, tile, target, row)) for tile in tiles]
-    covered = [product.tiles(*tile.cta) * prod(tile.cta) for tile in tiles]  # elements, those beyond the end of D, too
-
-    def order(tile: Tile, cost: float) -> float:
-        if is_fitted:
-            return rated(product, tile, model.nanoseconds(product, cost, staged=True), target)
-        stores_late = tile.warp[1] % strip > 0 or _resident(tile, row) == 1
-        return (cost + by_lanes * stores_late) // model.COST_STEP * model.COST_STEP
-
-    ways = [
-        (order(tile, cost + extra), covered[i], _width(product, tile, pack), i, cost + extra, tile, pack)
-        for i, (tile, cost) in enumerate(costs)
-        for pack, extra in model.choices(product, tile, target)
-        if tile.warp != (64, 64) or not (model.copies_below(model.WORD, product, pack) or _apart(product, row))
-    ]
-    if not ways:
-        raise ScheduleError(f"mma.sync multiplies {needs.multiplied(product)} as they are stored here in no tile")
-    *_, cost, tile, pack = min(ways)
-    cost, parts, product, tile = _parts(product, tiles, cost, tile, row, target)
-    cta_k, stages = depth(product, tile, row, target, odd=model.copies_below(model.WORD, product, pack), parts=parts)
-    fp8_as = "f16" if model.widened(product, row, target) else "none"
-    schedule = _schedule_of(
-        tile, cta_k, row, stages=stages, split_k=parts, pack=pack, fp8_as=fp8_as, accumulate=accumulate
-    )
-    needed = needs.lane_registers(tile.warp, row) + needs.overhead(product, tile, row, target)
-    schedule = decoupled(schedule, product, row, target, needed, partial(needs.shared_bytes, product))
-    if tile in model.WEIGHT_TILES:
-        schedule = in_turns(schedule, product)
-    if product.sparsity > 1 and needed > ROOMY:
-        return cost, schedule  # which has no registers left for what changes lanes
-    rows = needs.arrangement(product, row, schedule.warp).accumulator.rows
-    return cost, in_strips(schedule, product, rows, _free_bytes(product, schedule, tile, row, target))
-
-
-def with_margin(product: Product, tile: Tile, target: Target, row: Row) -> float:
-    """The cost of a tile of fragments, and more where the model is known to say too little."""
-    cost = model.cost_of(product, tile, target, row)
-    if product.m * product.n > product.k * (product.m + product.n):
-        short = model.SHORT_ROWS.get(tile.warp[1], 1.0) if product.k <= model.STORING_K else 1.0
-        cost *= model.TALL_STORES if tile.cta == model.TALL else short
-    between = model.BETWEEN_MARGIN if tile in model.BETWEEN_TILES else 1.0
-    return cost * model.WEIGHT_TILES.get(tile, between)
-
-
-def _free_bytes(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:
-    """Shared memory that the stages leave, of an SM's half where two CTAs share one."""
-    alone = _resident(tile, row) == 1 or _alone(product, tile, target)
-    used = needs.whole_swizzles(needs.shared_bytes(product, schedule))
-    return (target.shared if alone else target.shared // 2) - used
-
-
-def _width(product: Product, tile: Tile, pack: str) -> int:
-    """Decides between a tile and its mirror image. Wide tiles are one percent better, except for a B whose rows are no
-    multiple of 128 bytes."""
-    whole_lines = "b" in roles(pack) or product.b.aligned_bits % 1024 == 0
-    return -tile.cta[1] if whole_lines else tile.cta[1]
-
-
-def _parts(
-    product: Product, tiles: Sequence[Tile], uncut: float, tile: Tile, row: Row, target: Target
-) -> tuple[float, int, Product, Tile]:
-    """The cost, the number of parts of K, the product of a part, and its tile. `uncut` is the cost with an
-    undivided K."""
-    best = (uncut, 1, product, tile)
-    for parts in model.PARTS:
-        if unsplit(product, parts):
-            continue
-        part = replace(product, k=product.k // parts)
-        for small in tiles:
-            ctas, narrowest = parts * product.tiles(*small.cta), min(product.a.access_bytes, product.b.access_bytes)
-            if ctas > target.sms or part.k % small.k or narrowest < WIDEST:
-                continue
-            cost = model.cost_of(product, small, target, row, parts)
-            if cost < best[0]:
-                best = (cost, parts, part, small)
-    return best
-
-
-def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
-    """Whether a tile is legal for the product, and its kernel gets the registers that it needs."""
-    try:
-        ways = needs.arrangement(product, row, tile.warp)
-    except ScheduleError:
-        return False
-    if model.unpaired(product, tile, row.shape.n):
-        return False
-    # Slices are for few tiles: beside another CTA their sums would take the room of stages.
-    plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
-    if tile.sliced_k > 1 and not (plain and not product.batch_invariant and _alone(product, tile, target)):
-        return False
-    base = ways.accumulator
-    grouped = bool(product.b.stored and product.group) and (product.b.memory_bits, product.b.transposed) == (8, False)
-    for_weights = tile in model.SLICES_BEYOND["groups" if grouped else "columns"]
-    sliced = tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1]
-    if not for_weights and (tile in chain(*model.SLICES_BEYOND.values()) or (sliced and not grouped)):
-        return False
-    if tile in model.BETWEEN_TILES and (needs.functions(product) or not plain):
-        return False
-    # The loop with barriers, and a B that each lane loads for itself, take more.
-    sparse = product.sparsity > 1 and tile.warps >= model.LOOP_WARPS and ways.b.how != LANES_LOAD
-    tight = needs.even(product, tile) and target.sm < 100 and (sparse or row.operand_bits == 64)
-    spare = needs.ADDRESSING_REGISTERS - needs.MIN_ADDRESSING_REGISTERS if tight else 0
-    needed = needs.lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
-    return needed + needs.overhead(product, tile, row, target) - spare <= MAX_REGISTERS
-
-
-def _mostly_beyond(product: Product, tile: Tile) -> bool:
-    """Whether half of a tile lies beyond the end of each matrix of a batch."""
-    beyond = tile.cta[0] >= 2 * max(product.m, 16) or tile.cta[1] >= 2 * max(product.n, 16)
-    return product.matrices > 1 and beyond
-
-
-def _emulated(product: Product, row: Row, target: Target) -> bool:
-    """Whether ptxas replaces this instruction by others whose operands take more registers."""
-    sparse = model.as_halves(row, target) and product.sparsity > 1
-    return sparse or model.bits_twice(row, target) or needs.nibbles_widened(row, target)
-
-
-def _apart(product: Product, row: Row) -> bool:
-    """Whether each lane loads single elements of A and B whose rows have dynamic pitches. The addresses then need the
-    registers that warp tiles of 64x64 would take."""
-    return row.operand_bits >= 32 and None in (product.a.pitch, product.b.pitch)
-
-
-def _lowered_to(product: Product, target: Target, accumulate: str) -> str:
-    """The beginning of a message for a target that lacks `mma` for the product: none at all, or none that products are
-    lowered to."""
-    kinds = (product.a.element.name, product.b.element.name, accumulate)
-    rows = (r for r in mma.rows() if r.products > 1 and target.sm >= r.sm)
-    small = {str(r.shape) for r in rows if (r.a.name, r.b.name, r.d.name) == kinds}
-    return f"only mma {', '.join(small)}, which products are not lowered to, for" if small else "no mma for"
-
-
-def _instead(product: Product, accumulate: str) -> str:
-    """The targets that have an instruction for the product, or the accumulator types that exist."""
-    rows = needs.rows_of(product)
-    lowest = min((r.sm for r in rows if r.d.name == accumulate), default=None)
-    if lowest is None:
-        return f"; it is accumulated in {' or '.join(sorted({r.d.name for r in rows}))}"
-    first = min(rows, key=lambda r: r.sm)
-    return f"; {first.requirement()} has one" if first.only else f"; sm_{lowest} and later have one"
-
+from ...dialect.isa.wgmma import WARPS
+from ...dialect.isa.wgmma import M as ROWS
+from ...dialect.schedule import FIELDS, Schedule, ScheduleError
+from ...dialect.schedule.schedule import MIN_RING, text_of
+from ..linalg.product import Product
+from ..source import read_text
+from . import fragments, model, needs
+from .defaults import in_fixed_order, laid_out
+from .fragments import UNPIPELINED, by_fragments
+from .model import DRAWN, TILES, Fit
+from .warpgroup import PLAIN, check_warpgroup
+from .warpgroup_schedule import ROLES, schedules_by_cost, time_of
+from .warpgroup_schedule import candidates as by_warpgroups
 
 # The schedules worth trying for a product, where there is time to try them.
 
@@ -324,6 +43,15 @@ FEW_STAGES = (4, 2)
 """The stages that are tried of a schedule with given fields."""
 
 
+CHECKS: Mapping[int, Callable[[Schedule, Product, Target], None]] = {1: fragments.check, WARPS: check_warpgroup}
+"""What a schedule must keep, by how many warps multiply a tile together."""
+
+
+def check(schedule: Schedule, product: Product, target: Target) -> None:
+    """Checks a schedule against product and target. Raises ScheduleError, saying what does not fit."""
+    CHECKS[schedule.together](schedule, product, target)
+
+
 def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, target: Target) -> Schedule:
     """The schedule with the fields that are given: the chosen one with as few others changed as can be, or else the
     best one for other tiles, or other instructions, that has them.
@@ -331,8 +59,6 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
     Raises:
         ScheduleError: if they fit neither each other nor the product, whatever follows from them.
     """
-    if not fields and _is_valid(chosen, asked, target):
-        return chosen
     try:
         around = around_tile(chosen, fields, asked, target)
         return completed(chosen, fields, around, partial(check, product=asked, target=target))
@@ -341,8 +67,7 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
     if isinstance(stages := fields.get("stages"), int) and stages > chosen.stages:
         raise refused  # small tiles have room for any number of stages, and nobody means those
     accumulate, by = str(fields.get("accumulate", chosen.accumulate)), asked_of(fields)
-    in_registers = [role for role in warpgroup.ROLES if by in ("", role)]
-    every = [warpgroup.schedules_by_cost(asked, target, accumulate, role) for role in in_registers]
+    every = [schedules_by_cost(asked, target, accumulate, role) for role in ROLES if by in ("", role)]
     with suppress(ScheduleError):
         if by in ("", "fragments"):
             every.append(iter(_of_fragments(asked, target, accumulate, fields)))
@@ -354,16 +79,11 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
     raise refused
 
 
-def candidates(product: Product, target: Target, accumulate: str = "") -> list[Schedule]:
-    """Every valid schedule of the search space: the default first, then the others by the cost that the model expects.
-
-    Raises:
-        ScheduleError: if the target has no instruction for the product.
-    """
-    first = default_schedule(product, target, accumulate)
-    accumulate = first.accumulate
-    of_groups = (warpgroup.candidates(product, target, accumulate, role) for role in warpgroup.ROLES)
-    return list(dict.fromkeys((first, *chain(*of_groups), *_of_fragments(product, target, accumulate, {}))))
+def candidates(default: Schedule, product: Product, target: Target) -> list[Schedule]:
+    """Every valid schedule of the search space: the default first, then the others by the cost that a model expects."""
+    accumulate = default.accumulate
+    of_groups = (by_warpgroups(product, target, accumulate, role) for role in ROLES)
+    return list(dict.fromkeys((default, *chain(*of_groups), *_of_fragments(product, target, accumulate, {}))))
 
 
 def _of_fragments(
@@ -373,7 +93,7 @@ def _of_fragments(
     row = needs.instruction(product, accumulate, target)
     if row is None:
         return []
-    default = default_schedule(product, target, accumulate, "fragments")
+    default = in_fixed_order(by_fragments(product, target, row)[1], product)
     costs: dict[Schedule, tuple[float, ...]] = {}
     stages_tried, groups = (FEW_STAGES, (default.group,)) if fields else (STAGES, GROUPS)
     loops: list[Mapping[str, object]] = [UNPIPELINED] if fields else [UNPIPELINED, {}]
@@ -419,3 +139,285 @@ def spread(schedules: list[Schedule], limit: int) -> list[Schedule]:
         kinds.setdefault((schedule.cta[:2], schedule.warp), []).append(schedule)
     in_turn = chain.from_iterable(zip_longest(*kinds.values()))
     return [*schedules[:1], *(schedule for schedule in in_turn if schedule is not None)][:limit]
+
+
+# Fields that are given: who they say multiplies, and what follows from them.
+
+OF_FRAGMENTS = ("warp", "sliced_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
+"""Fields that, given without an instruction, ask for fragments in registers (`mma.sync`)."""
+
+
+def asked_of(fields: Mapping[str, object]) -> str:
+    """Who multiplies according to the user's fields: "fragments", or warpgroups, by the operand in registers; "" if the
+    fields leave it open."""
+    in_registers = str(fields.get("in_registers", ""))
+    if in_registers not in ("", PLAIN):
+        return in_registers
+    mma = fields.get("mma")
+    if isinstance(mma, Shape):
+        return PLAIN if mma.m >= ROWS else "fragments"
+    of_warpgroups = {"in_registers", "multiplied"}.intersection(fields)
+    if of_warpgroups or any(fields.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")):
+        return PLAIN
+    rows, columns, *_ = cast("tuple[int, ...]", fields.get("cta", (0, 0)))
+    small = rows % ROWS != 0 and columns % ROWS != 0
+    return "fragments" if small or any(name in fields for name in OF_FRAGMENTS) else ""
+
+
+TILE = ("cta", "warp", "mma")
+
+
+MAX_STAGES = 4
+"""Stages of a tile that is given, at most: what is chosen for others may be deeper than pays."""
+
+
+# A tile that is given is one that the loop and the way to D were not chosen for, so they are chosen again, plainly.
+# Other fields only move those that they contradict: of all ways to resolve that, the one that changes the fewest
+# fields.
+
+
+def completed(
+    chosen: Schedule, fields: Mapping[str, object], around: Mapping[str, object], check_all: Callable[[Schedule], None]
+) -> Schedule:
+    """The schedule with the fields that are given, and those `around` that go with another tile. Raises ScheduleError
+    if they fit neither each other nor what is computed, whatever else changes."""
+    refused = ScheduleError("no field is left to choose")
+    for following in _following(chosen, around, fields):
+        try:
+            schedule = chosen.with_fields(**{**around, **following, **fields})
+            check_all(schedule)
+        except ScheduleError as error:
+            refused = refused if "stages" in following else error
+        else:
+            return schedule
+    raise refused
+
+
+def _following(
+    chosen: Schedule, around: Mapping[str, object], fields: Mapping[str, object]
+) -> Iterator[dict[str, object]]:
+    """Changes of other fields that may make given fields fit, those of the fewest fields first, each as small as
+    possible."""
+    now = {name: fields.get(name, around.get(name, chosen[name])) for name in FIELDS}
+    stages, by_groups = cast("int", now["stages"]), now["sync"] == "mbarrier" and chosen.together > 1
+    choices: dict[str, tuple[object, ...]] = {
+        "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,),
+        "sync": () if by_groups else ("barrier",), "split_k": (1,), "cluster": ((1, 1),),
+        "partial_sums": ("memory",),
+        "stages": () if "stages" in fields else tuple(range(stages - 1, MIN_RING - 1 if by_groups else 0, -1)),
+    }  # fmt: skip
+    free = [name for name, to in choices.items() if to and name not in fields and now[name] != to[-1]]
+    for count in range(len(free) + 1):
+        for names in subsets(free, count):
+            for values in combinations(*(choices[name] for name in names)):
+                yield dict(zip(names, values, strict=True))
+
+
+def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, target: Target) -> Mapping[str, object]:
+    """The fields that go with another tile: of warps its part for each, a plain loop, an undivided K; of warpgroups
+    their part, as many stages as fit, and the staging of D."""
+    changed = {name for name, value in fields.items() if value != chosen[name]}
+    if chosen.together == 1:
+        if changed.isdisjoint(TILE):
+            return {}
+        stages = min(MAX_STAGES, chosen.stages)
+        return {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": stages, **_warp_of(fields)}
+    exchanged = chosen.in_registers == "b" or fields.get("multiplied") == "ba"
+    mma = fields.get("mma", _mma_of(chosen, fields, exchanged=exchanged))
+    if not isinstance(mma, Shape) or changed.isdisjoint(("mma", "cta", "padded")):
+        return {}
+    lying = chosen.with_fields(**{name: fields[name] for name in ("transpose", "padded") if name in fields})
+    seen = laid_out(asked, lying.transpose, lying.padded)
+    (m, n, k), tile = chosen.cta, (mma.m, mma.n)
+    cta: tuple[int, ...] = (max(m, mma.m), mma.n * mma.m // ROWS, k)
+    if exchanged:
+        cta, tile = (mma.n, n, k), (mma.n, ROWS)
+    around: dict[str, Any] = {"cta": cta, "warp": tile, "mma": mma, "stages": MIN_RING, "split_k": 1}
+    around |= {"cluster": (1, 1), "multiplied": "ab", "partial_sums": "memory"}
+    around |= {"consumers": "cooperative"} if asked.block_scales else {}
+    cut = chosen.with_fields(**{**around, "staging": 0, **fields})
+    around["staging"] = needs.staged_part(seen, cut)[0]
+    around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **fields}), target)
+    return around
+
+
+def _mma_of(chosen: Schedule, fields: Mapping[str, object], *, exchanged: bool) -> Shape:
+    """The instruction of warpgroups for a CTA tile that is given: as wide as the tile, or as a part of it."""
+    across = cast("tuple[int, ...]", fields.get("cta", chosen.cta))[0 if exchanged else 1]
+    parts = -(-across // needs.MAX_GROUP_COLUMNS)
+    return chosen.mma._replace(n=across // parts) if "cta" in fields else chosen.mma
+
+
+def _warp_of(fields: Mapping[str, object]) -> dict[str, tuple[int, int]]:
+    """The warp tile of a CTA tile that is given: that of the default tiles, or the largest of at most 64x64."""
+    cta = fields.get("cta")
+    if not isinstance(cta, tuple) or "warp" in fields:
+        return {}
+    m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]
+    rows = next((r for r in (64, 32, 16) if m % r == 0), m)
+    columns = next((c for c in (64, 32, 16, 8) if n % c == 0), n)
+    return {"warp": next((t.warp for t in TILES if t.cta == (m, n) and t.sliced_k == 1), (rows, columns))}
+
+
+def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule) -> list[str]:
+    """The fields that changed because of the user's fields: `prefetch = 3 (5)`."""
+    pairs = {name: (schedule[name], chosen[name]) for name in FIELDS if name not in fields}
+    return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
+
+
+def refusal(error: ScheduleError, fields: Mapping[str, object]) -> str:
+    """What an error says of a schedule, with the fields that were asked for if it names none of them."""
+    named = any(re.search(rf"\b{name}\b", str(error)) for name in fields)
+    asked = "" if named else ", ".join(f"{name} = {text_of(value)}" for name, value in fields.items())
+    return f"schedule: {error}{f'; asked for {asked}' if asked else ''}"
+
+
+# What was measured on devices: a JSON file that `warploom tune` writes and `warp-schedule` reads.
+#
+# By device, then by what a product is: sizes, element types, how the operands lie. For each the fastest schedule, and
+# every one measured with its time, so that a search can go on where it stopped. A device may also have the constants of
+# the model of products, fitted to what was measured there (`fitted`).
+
+FORMAT = 1
+
+
+AT = ", at "
+"""What stands between a product of unknown sizes and the sizes of the arguments that it was measured with."""
+
+
+class Entry(TypedDict):
+    """One product on one device: the fastest schedule, and microseconds by schedule; None for one that failed."""
+
+    best: str
+    measured: dict[str, float | None]
+
+
+class Device(TypedDict):
+    """Measurements on one device. `target` is that of its kernels; `sms` and `timing` are what the model of products
+    takes of a device, if `warploom tune --device` measured it."""
+
+    target: str
+    products: dict[str, Entry]
+    sms: NotRequired[int]
+    timing: NotRequired[list[float]]
+
+
+@dataclass
+class Tuned:
+    """The contents of a file."""
+
+    path: Path
+    devices: dict[str, Device] = field(default_factory=dict[str, Device])
+
+    @staticmethod
+    def read(path: str | Path) -> Tuned:
+        """Reads a file. Raises ScheduleError for a missing file, or one in another format."""
+        place = Path(path)
+        try:
+            content = json.loads(read_text(place))
+            if content["format"] != FORMAT:
+                raise ScheduleError(f"tuned schedules in format {content['format']}, expected {FORMAT}")
+            devices = cast("dict[str, Device]", content["devices"])
+            for device in devices.values():
+                entries, fit = device["products"].values(), Fit(*device.get("timing", DRAWN))
+                times = [time for entry in entries for time in entry["measured"].values() if time is not None]
+                whole = type(device.get("sms", 1)) is int and type(device["target"]) is str
+                if not (whole and all(0 < each < math.inf for each in (device.get("sms", 1), *fit, *times))):
+                    raise ValueError(device)
+                for entry in entries:
+                    if entry["best"] != "":
+                        Schedule.parse(entry["best"])
+        except ScheduleError as error:
+            raise ScheduleError(f"{path}: {error}") from None
+        except OSError as error:
+            raise ScheduleError(f"{path}: {error.strerror or error}; `warploom tune` writes such files") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ScheduleError(f"{path}: expected a file of schedules that `warploom tune` wrote") from error
+        return Tuned(place, devices)
+
+    def write(self) -> None:
+        """Replaces the file at once. A write that is interrupted leaves the old file."""
+        text = json.dumps({"format": FORMAT, "devices": self.devices}, indent=1) + "\n"
+        temporary = self.path.with_name(self.path.name + ".new")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, self.path)
+
+    def device(self, device: str, target: str) -> Device:
+        """The measurements on a device, created if missing. One with several measured targets has them for each."""
+        measured_for = self.devices.get(device)
+        name = device if measured_for is None or measured_for["target"] == target else f"{device} as {target}"
+        return self.devices.setdefault(name, Device(target=target, products={}))
+
+    def entry(self, device: str, target: str, key: str) -> Entry:
+        """The entry of a product on a device, created if missing."""
+        return self.device(device, target)["products"].setdefault(key, Entry(best="", measured={}))
+
+    def measured(self, target: Target) -> Target:
+        """The target as its first measured device is: with its number of multiprocessors, and its constants."""
+        for device in self.devices.values():
+            if device["target"] == target.name and "sms" in device and "timing" in device:
+                return replace(target, sms=device["sms"], timing=tuple(device["timing"]))
+        return target
+
+    def best(self, target: str, key: str) -> Schedule | None:
+        """The fastest schedule of a product on the first device of a target that has an entry for it. For dynamic sizes
+        it is that of the first arguments that were measured."""
+        for device in self.devices.values():
+            at = next((name for name in device["products"] if name.startswith(key + AT)), key)
+            entry = device["products"].get(key, device["products"].get(at))
+            if device["target"] == target and entry is not None and entry["best"]:
+                return Schedule.parse(entry["best"])
+        return None
+
+
+Timed = tuple[Product, Mapping[Schedule, float]]
+"""A product, and the microseconds that it took by schedules of warpgroups."""
+
+
+# The constants of the model of warpgroups, fitted to what was measured.
+
+STEPS = (2.0, 1.25, 1.05, 1.01)
+"""Factors by which constants change, one after another, as long as one change makes the fit better."""
+
+NO_BETTER = 1e-4
+"""The part by which a fit must be better to count."""
+
+FASTEST = 2.0
+"""Times beyond so many times the fastest of a product tell little of what to choose."""
+
+
+def fitted(timed: Sequence[Timed], target: Target) -> tuple[Fit, float]:
+    """The constants by which the model is nearest to the times, and how far from them it is: the mean distance of
+    logarithms.
+
+    What events and an empty cache add to each time is the same for all, and no part of the model. The search changes
+    one constant at a time, from those of an H100 on.
+    """
+    near = [
+        (product, schedule, taken)
+        for product, times in timed
+        for schedule, taken in times.items()
+        if taken <= FASTEST * min(times.values())
+    ]
+    fit, error = DRAWN, _error(near, DRAWN, target)
+    for step in STEPS:
+        improves = True
+        while improves:
+            improves = False
+            for i, factor in combinations(range(len(fit)), (step, 1 / step)):
+                tried = Fit._make((*fit[:i], fit[i] * factor, *fit[i + 1 :]))
+                if (off := _error(near, tried, target)) < error * (1 - NO_BETTER):
+                    fit, error, improves = tried, off, True
+    return fit, error
+
+
+def _error(near: Sequence[tuple[Product, Schedule, float]], fit: Fit, target: Target) -> float:
+    """The mean distance of the logarithms of times from the model's, beside what all times have in addition."""
+    from statistics import fmean, median  # a compilation reads what was measured, and fits nothing
+
+    there = replace(target, timing=tuple(fit))
+    modelled = [time_of(product, schedule, there) / 1000 for product, schedule, _ in near]
+    taken = [each[2] for each in near]
+    offset = median(time - model for time, model in zip(taken, modelled, strict=True))
+    pairs = zip(taken, modelled, strict=True)
+    return fmean(abs(math.log(time / max(model + offset, model / 2))) for time, model in pairs)

@@ -1,116 +1,27 @@
-"""The parts of a default schedule: the K loop, the staging of results, transposed operands."""
+"""How D and operands lie as a schedule has it: the way to D, launches that change layouts, fragments in registers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.memref import SubviewOp
 
 from ...dialect.isa.form import ELEMENT_TYPES
 from ...dialect.isa.form import ProductForm as Row
-from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.layouts.layout import Bit, Layout, column, permuted, row
 from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.warp.attributes import BYTE, Memory
 from ...dialect.warp.convert import BANKS
-from ...dialect.warp.operands import metadata_span
 from ...dialect.warp.stored import PACKED
-from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
 from ...dialect.warp.warpgroup import numbered
 from ..linalg.operand import WIDEST, MatrixOperand, Spread
 from ..linalg.product import Product
-from .model import LONG_STEP, LOOP_WARPS, MAX_STAGES, MIN_AHEAD, SLACK, copies_below
-
-# The part of a schedule that is about the K loop: how warps meet, how far copies run ahead, unrolling, persistence.
-
-UNPIPELINED: dict[str, object] = {"sync": "barrier", "prefetch": 0, "unroll": 0, "ctas": 0, "staging": 0}
-"""What is chosen of the loop, and of the way behind it, for tiles that are given; the default's choice is made for its
-own tiles."""
-
-
-STEPS = 2
-"""Steps of the instruction in a K tile of this loop: with more, addresses of unrolled stages spill (tf32, 4 steps: 254
-registers and spills, 2 steps: 233); with one, fragments of the next step are moved instead of renamed."""
-
-ROOMY = 232
-"""Registers that a lane may need, by the model, beside which those of known stages and of the next tile have room:
-dense tiles of 64x64 take 232 and sparse ones of 64x48 216; sparse ones of 64x64 take 264 and spill with either."""
-
-
-def decoupled(
-    schedule: Schedule, product: Product, row: Row, target: Target, registers: int, shared: Callable[[Schedule], int]
-) -> Schedule:
-    """The schedule with mbarriers between warps and with persistent CTAs, if that pays; else the same schedule.
-
-    Tensor cores and shared memory are both busy for most of a K tile, so time in which all warps wait is lost. With
-    warp tiles of `LONG_STEP`, a step is long enough to hide waits at mbarriers. A lane takes about `registers`;
-    `shared` gives the bytes of shared memory of a schedule.
-    """
-    tiles = product.tiles(*schedule.cta[:2])
-    # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
-    own_k = max(STEPS * row.shape.k, 0 if product.metadata is None else metadata_span(row.a))
-    deep = schedule if tiles <= target.sms else schedule.with_fields(cta=(*schedule.cta[:2], own_k))
-    needed = product.k_tiles(deep.cta[2])
-    stage = shared(deep.with_fields(stages=1))
-    limit = min(MAX_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
-    fits = registers <= ROOMY and product.is_known("k")
-    # Known stages are worth more than many, where there are registers for them.
-    stages = next((s for s in range(limit, SLACK, -1) if fits and needed % s == 0), limit)
-    pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.warps >= LOOP_WARPS
-    pays = pays and schedule.sliced_k == schedule.split_k == 1
-    if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or copies_below(WIDEST, product, schedule.pack):
-        return schedule
-    prefetch = min(stages - 1, max(stages - SLACK, -(-MIN_AHEAD // stage)))
-    schedule = deep.with_fields(stages=stages, sync="mbarrier", prefetch=prefetch)
-    if not fits:
-        return schedule
-    # Rows an unknown distance apart have an address each, and those of the next tile beside them spill (552 bytes).
-    # So do they beside those of a matrix that is not D, or beside operands that are widened, in tiles of `ROOMY`.
-    beside = product.c is not None and (product.c.value is not product.d.value or schedule.fp8_as != "none")
-    # Where the next tile of groups lies, their ends say: its copies cannot start in the turn before.
-    on = (
-        tiles > target.sms
-        and (registers < ROOMY or not (beside or matrices(product)))
-        and product.ends is None
-        and all(o.pitch is not None for o in (product.a, product.b, product.c, product.d) if o)
-    )
-    # No more CTAs than whole turns of tiles take: others would only compete for memory and power.
-    ctas = -(-tiles // -(-tiles // target.sms)) if on else 0
-    return schedule.with_fields(unroll=0 if needed % stages else stages, ctas=ctas)
-
-
-def in_turns(schedule: Schedule, product: Product) -> Schedule:
-    """The schedule with the loop over K unrolled by its stages if K is a multiple of them, so that the addresses of
-    stages are constants: kernels that convert operands in registers then run at the memory's speed."""
-    tiles, stages = product.k_tiles(schedule.cta[2]), schedule.stages
-    divides = product.is_known("k") and stages < tiles and tiles % stages == 0
-    return schedule.with_fields(unroll=stages) if divides and not schedule.unroll else schedule
-
-
-def check_loop(schedule: Schedule, product: Product, target: Target) -> None:
-    """Checks what a schedule says of the K loop against product and target. Raises ScheduleError if turns do not divide
-    the loop, or copies cannot arrive at mbarriers."""
-    tiles = -(-product.k_tiles(schedule.cta[2]) // schedule.split_k)
-    if (schedule.unroll or schedule.ctas) and not product.is_known("k"):
-        raise ScheduleError(f"unroll and ctas take a K that is known, got A of {product.a.type}")
-    if schedule.unroll and (tiles % schedule.unroll or not tiles):
-        raise ScheduleError(f"unroll: turns of {schedule.unroll} K tiles must divide all of them, got {tiles}")
-    if schedule.sync == "barrier":
-        return
-    if target.sm < BARRIER_SM:
-        raise ScheduleError(f"sync = mbarrier: {target} has none, sm_{BARRIER_SM} and later do")
-    for role, operand in (("a", product.a), ("b", product.b)):
-        if product.k and operand.aligned_bits % 32 and role not in roles(schedule.pack):
-            raise ScheduleError(
-                f"sync = mbarrier: rows of {operand.name} are no multiple of 4 bytes, so that no asynchronous copy "
-                f"moves them; pack = {role} aligns them"
-            )
-
 
 # The part of a schedule that is about the way to D: whether elements change lanes in shared memory before.
 
@@ -194,6 +105,27 @@ def is_ragged(product: Product) -> bool:
     """Whether rows of D, of 16 bits and as long as a line, are no multiples of 16 bytes, and nothing is read beside."""
     narrow = product.d.access_bytes < WIDEST and product.d.element.bits == NARROWEST
     return narrow and product.n * NARROWEST // 8 >= LINE and not (product.c or matrices(product) or product.dynamic)
+
+
+def in_fixed_order(schedule: Schedule, product: Product) -> Schedule:
+    """The schedule, of a product that is `batch_invariant` with sums in an order that no size changes."""
+    add_c = "auto" if product.c is None else "first"
+    return schedule.with_fields(batch_invariant="True", add_c=add_c) if product.batch_invariant else schedule
+
+
+Offer = TypeVar("Offer")
+
+
+def first_fitting(offers: Iterable[Offer], check: Callable[[Offer], None]) -> Offer | None:
+    """The first that a check does not refuse with a ScheduleError. If it refuses all, the first, for fields that are
+    given may mend that; None if there is none."""
+    first = None
+    for offer in offers:
+        first = offer if first is None else first
+        with suppress(ScheduleError):
+            check(offer)
+            return offer
+    return first
 
 
 def check_epilogue(schedule: Schedule, product: Product, rows: int) -> None:

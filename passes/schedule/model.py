@@ -10,6 +10,7 @@ from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.row import KIB, Target
 from ...dialect.schedule import Schedule, roles
+from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.views import PagedOp
 from ..linalg.operand import WIDEST, MatrixOperand
 from ..linalg.product import Product
@@ -347,6 +348,31 @@ STEP = 16
 
 PARTS = (2, 4, 8, 16, 32)
 """Into how many parts K may be cut."""
+
+
+def unsplit(product: Product, parts: int) -> str:
+    """Why K cannot be cut into parts; empty if it can."""
+    if product.dynamic:
+        return "it needs static sizes; M, N or K is dynamic"
+    if product.k % parts or not product.k:
+        return f"it must divide K = {product.k}"
+    kinds = {
+        "product that is batch_invariant": product.batch_invariant,
+        "batch": product.batch,
+        "product summed over several loops": product.summed,
+        "scaled product": product.scales,
+        "sparse product": product.metadata,
+        "product by two matrices": product.second,
+    }
+    if kind := next((kind for kind, is_present in kinds.items() if is_present), ""):
+        return f"a {kind} is not split"
+    if product.group and product.k // parts % product.group:
+        return f"parts of K = {product.k} would end within groups of {product.group}"
+    if product.k // parts * min(product.a.memory_bits, product.b.memory_bits) % BYTE:
+        return f"parts of K = {product.k} would end within a byte"
+    odd = next((o for o in (product.a, product.b) if not o.is_compact), None)
+    return f"{odd.name} must lie row by row without gaps, got {odd.type}" if odd is not None else ""
+
 
 FP8_AS_HALVES = range(90, 104)
 """Targets on which ptxas makes two f16 products of one of 8-bit floats, on operands widened in registers, and adds the

@@ -22,7 +22,6 @@ from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.schedule import MIN_RING
 from ...dialect.warp.attributes import BYTE, memory_of
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
-from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ...dialect.warp.warpgroup import ROWS as PATTERN
@@ -468,18 +467,6 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     return max(MIN_RING, min(limit, free // sum(sizes)))
 
 
-def check_slices(schedule: Schedule, product: Product) -> None:
-    """Checks the slices of a K tile of weights, each of which has its own warpgroups. Raises ScheduleError if
-    slices are not whole blocks, or if slices and groups do not divide each other."""
-    (_, _, depth), slices, columns = schedule.cta, schedule.sliced_k, PACKED[product.b.memory_bits].columns
-    if slices & (slices - 1) or depth % (slices * columns):
-        raise ScheduleError(f"sliced_k = {slices}: a K tile of {depth} is not as many blocks of {columns}")
-    group = product.group or depth
-    part = depth // slices
-    if (group % depth and depth % group and group < product.k) or (group % part and part % group):
-        raise ScheduleError(f"cta = {schedule.cta} with sliced_k = {slices}: groups of {group} end within a part")
-
-
 def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulated: bool = False) -> int:
     """The approximate number of registers of a lane: accumulators, `buffers` times the fragments of a step, and
     addresses.
@@ -494,3 +481,12 @@ def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulate
         words = 2 if row.layout("a").columns == row.shape.k else 3
     accumulators = row.registers("d") * down * across * (2 if row.d.bits == 64 else 1)
     return accumulators + buffers * operands * words + ADDRESSING_REGISTERS
+
+
+def check_shared(schedule: Schedule, product: Product, target: Target) -> None:
+    """Refuses more shared memory than a CTA can have."""
+    if (needed := shared_bytes(product, schedule)) > target.shared:
+        raise ScheduleError(
+            f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, {target} has "
+            f"{target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
+        )

@@ -52,3 +52,22 @@ def why_no_pairs(product: Product, rows: int, columns: int) -> str:
     if columns % step or not halves or product.second is not None:
         return f"each CTA of a pair has half of the columns of one B, a multiple of {step} and panels, got {columns}"
     return ""
+
+
+MAX_GROUPS, MIN_AHEAD = 2, 2
+"""Warpgroups whose rows of Q are one box of a tensor copy, of up to 256 rows; stages of K and V, as scores of the next
+keys are multiplied before the values of the last."""
+
+
+def why_no_attention(schedule: Schedule, columns: int) -> str:
+    """Why the warpgroups of a schedule cannot multiply an attention whose heads have `columns` in V; empty if they can.
+
+    Of each, S has a column for each key, P one for two keys, and O one for each column of V."""
+    keys = schedule.cta[1]
+    if schedule.mma.m != 2 * ROWS or schedule.cta[0] > MAX_GROUPS * schedule.mma.m or schedule.stages < MIN_AHEAD:
+        return (
+            f"in tensor memory up to {MAX_GROUPS} warpgroups have {2 * ROWS} rows each, and {MIN_AHEAD} stages or "
+            f"more, got cta = {schedule.cta}, mma = {schedule.mma}, stages = {schedule.stages}"
+        )
+    taken = schedule.warps // schedule.together * (keys + keys // 2 + columns)
+    return "" if taken <= COLUMNS else f"scores, P and O take {taken} columns of tensor memory, which has {COLUMNS}"

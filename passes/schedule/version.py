@@ -41,11 +41,10 @@ from ..diagnostics import fail
 from ..linalg.operand import WIDEST, MatrixOperand
 from ..linalg.product import Product, read
 from ..patterns import Index, IndexBuilder
-from .candidates import default_schedule
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WORD
 from .needs import has_warpgroups, key_of
-from .warp_schedule import read_tuned, target_for
-from .warpgroup import MIN_PACKED
+from .warp_schedule import default_schedule, read_tuned, target_for
+from .warpgroup_schedule import MIN_PACKED
 
 # A version of a product for rows that begin anywhere: a product of copies whose rows begin at multiples of 16 bytes.
 #

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, make_dataclass, replace
-from itertools import product as combinations
-from pathlib import Path
-from typing import ClassVar, NotRequired, TypeAlias, TypedDict, cast
+from dataclasses import dataclass, make_dataclass, replace
+from operator import itemgetter
+from typing import ClassVar, TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -19,6 +15,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ...dialect import plugins
+from ...dialect.isa import mma
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import FIELDS, Schedule, ScheduleError, parse_options
@@ -32,161 +29,75 @@ from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import operations_of
 from ..pipeline import PARTS, TILING, Pipeline, PipelinePart, standard_pipeline
-from ..source import read_text
-from .candidates import default_schedule, override
-from .model import DRAWN, Fit
-from .needs import key_of
-from .validity import asked_of, check, followed, refusal
-from .warpgroup import declined, time_of
+from . import model, needs
+from .candidates import CHECKS, Tuned, asked_of, check, followed, override, refusal
+from .defaults import in_fixed_order
+from .fragments import by_fragments
+from .warpgroup import PLAIN, why_not
+from .warpgroup_model import SHORT_K
+from .warpgroup_schedule import by_warpgroups, declined, is_compared, is_large, is_rated, rated, tile_of, time_of
 
-# What was measured on devices: a JSON file that `warploom tune` writes and `warp-schedule` reads.
-#
-# By device, then by what a product is: sizes, element types, how the operands lie. For each the fastest schedule, and
-# every one measured with its time, so that a search can go on where it stopped. A device may also have the constants of
-# the model of products, fitted to what was measured there (`fitted`).
-
-FORMAT = 1
-
-AT = ", at "
-"""What stands between a product of unknown sizes and the sizes of the arguments that it was measured with."""
+# The default, by whoever is faster.
 
 
-class Entry(TypedDict):
-    """One product on one device: the fastest schedule, and microseconds by schedule; None for one that failed."""
+def default_schedule(product: Product, target: Target, accumulate: str = "", by: str = "") -> Schedule:
+    """The schedule that the model prefers. `accumulate` defaults to the widest type.
 
-    best: str
-    measured: dict[str, float | None]
+    `by` selects the instructions (`asked_of`): "fragments", or a kind of warpgroup product. By default warpgroups
+    multiply if they can and it pays.
 
-
-class Device(TypedDict):
-    """Measurements on one device. `target` is that of its kernels; `sms` and `timing` are what the model of products
-    takes of a device, if `warploom tune --device` measured it."""
-
-    target: str
-    products: dict[str, Entry]
-    sms: NotRequired[int]
-    timing: NotRequired[list[float]]
-
-
-@dataclass
-class Tuned:
-    """The contents of a file."""
-
-    path: Path
-    devices: dict[str, Device] = field(default_factory=dict[str, Device])
-
-    @staticmethod
-    def read(path: str | Path) -> Tuned:
-        """Reads a file. Raises ScheduleError for a missing file, or one in another format."""
-        place = Path(path)
-        try:
-            content = json.loads(read_text(place))
-            if content["format"] != FORMAT:
-                raise ScheduleError(f"tuned schedules in format {content['format']}, expected {FORMAT}")
-            devices = cast("dict[str, Device]", content["devices"])
-            for device in devices.values():
-                entries, fit = device["products"].values(), Fit(*device.get("timing", DRAWN))
-                times = [time for entry in entries for time in entry["measured"].values() if time is not None]
-                whole = type(device.get("sms", 1)) is int and type(device["target"]) is str
-                if not (whole and all(0 < each < math.inf for each in (device.get("sms", 1), *fit, *times))):
-                    raise ValueError(device)
-                for entry in entries:
-                    if entry["best"] != "":
-                        Schedule.parse(entry["best"])
-        except ScheduleError as error:
-            raise ScheduleError(f"{path}: {error}") from None
-        except OSError as error:
-            raise ScheduleError(f"{path}: {error.strerror or error}; `warploom tune` writes such files") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ScheduleError(f"{path}: expected a file of schedules that `warploom tune` wrote") from error
-        return Tuned(place, devices)
-
-    def write(self) -> None:
-        """Replaces the file at once. A write that is interrupted leaves the old file."""
-        text = json.dumps({"format": FORMAT, "devices": self.devices}, indent=1) + "\n"
-        temporary = self.path.with_name(self.path.name + ".new")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, self.path)
-
-    def device(self, device: str, target: str) -> Device:
-        """The measurements on a device, created if missing. One with several measured targets has them for each."""
-        measured_for = self.devices.get(device)
-        name = device if measured_for is None or measured_for["target"] == target else f"{device} as {target}"
-        return self.devices.setdefault(name, Device(target=target, products={}))
-
-    def entry(self, device: str, target: str, key: str) -> Entry:
-        """The entry of a product on a device, created if missing."""
-        return self.device(device, target)["products"].setdefault(key, Entry(best="", measured={}))
-
-    def measured(self, target: Target) -> Target:
-        """The target as its first measured device is: with its number of multiprocessors, and its constants."""
-        for device in self.devices.values():
-            if device["target"] == target.name and "sms" in device and "timing" in device:
-                return replace(target, sms=device["sms"], timing=tuple(device["timing"]))
-        return target
-
-    def best(self, target: str, key: str) -> Schedule | None:
-        """The fastest schedule of a product on the first device of a target that has an entry for it. For dynamic sizes
-        it is that of the first arguments that were measured."""
-        for device in self.devices.values():
-            at = next((name for name in device["products"] if name.startswith(key + AT)), key)
-            entry = device["products"].get(key, device["products"].get(at))
-            if device["target"] == target and entry is not None and entry["best"]:
-                return Schedule.parse(entry["best"])
-        return None
-
-
-# The constants of the model of warpgroups, fitted to what was measured.
-
-
-Timed = tuple[Product, Mapping[Schedule, float]]
-"""A product, and the microseconds that it took by schedules of warpgroups."""
-
-STEPS = (2.0, 1.25, 1.05, 1.01)
-"""Factors by which constants change, one after another, as long as one change makes the fit better."""
-
-NO_BETTER = 1e-4
-"""The part by which a fit must be better to count."""
-
-FASTEST = 2.0
-"""Times beyond so many times the fastest of a product tell little of what to choose."""
-
-
-def fitted(timed: Sequence[Timed], target: Target) -> tuple[Fit, float]:
-    """The constants by which the model is nearest to the times, and how far from them it is: the mean distance of
-    logarithms.
-
-    What events and an empty cache add to each time is the same for all, and no part of the model. The search changes
-    one constant at a time, from those of an H100 on.
+    Raises:
+        ScheduleError: if the target has no instruction for the product's element types.
     """
-    near = [
-        (product, schedule, taken)
-        for product, times in timed
-        for schedule, taken in times.items()
-        if taken <= FASTEST * min(times.values())
-    ]
-    fit, error = DRAWN, _error(near, DRAWN, target)
-    for step in STEPS:
-        improves = True
-        while improves:
-            improves = False
-            for i, factor in combinations(range(len(fit)), (step, 1 / step)):
-                tried = Fit._make((*fit[:i], fit[i] * factor, *fit[i + 1 :]))
-                if (off := _error(near, tried, target)) < error * (1 - NO_BETTER):
-                    fit, error, improves = tried, off, True
-    return fit, error
+    accumulate = accumulate or max((r.d for r in needs.rows_of(product)), key=lambda d: d.bits).name
+    return in_fixed_order(_chosen(product, target, accumulate, by), product)
 
 
-def _error(near: Sequence[tuple[Product, Schedule, float]], fit: Fit, target: Target) -> float:
-    """The mean distance of the logarithms of times from the model's, beside what all times have in addition."""
-    from statistics import fmean, median  # a compilation reads what was measured, and fits nothing
+def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
+    alone = by == "fragments" or not (by or target.sm >= WARPGROUP_SM)
+    groups = None if alone else by_warpgroups(product, target, accumulate, by)
+    if groups is not None:
+        # What few tiles read takes longer to pack than to multiply as it lies.
+        large = groups.pack == PLAIN and is_large(product, laid_out=groups.padded != PLAIN)
+        large = not is_compared(product) or (product.k > SHORT_K and large)
+        if by or large or groups.in_registers != PLAIN:
+            return groups
+    row = needs.instruction(product, accumulate, target)
+    if row is None:
+        what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
+        if product.variant.kind and needs.has_warpgroups(product, target):
+            what += f"; in tensor memory: {why_not(product, target)}"
+        raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
+    cost, by_warps = by_fragments(product, target, row)
+    packing = model.pack_cycles(product, by_warps.pack, target)
+    taken = model.nanoseconds(product, cost - packing, staged=bool(by_warps.staging))
+    taken += model.laying_out(product, by_warps.pack, PLAIN, target)
+    if groups is None:
+        return by_warps
+    before = model.laying_out(product, groups.pack, groups.padded, target)
+    times = [(groups, time_of(product, groups, target) + before), (by_warps, taken)]
+    if is_rated(product, groups.pack, target):
+        times = [(each, rated(product, tile_of(each), ns, target)) for each, ns in times]
+    return min(times, key=itemgetter(1))[0]
 
-    there = replace(target, timing=tuple(fit))
-    modelled = [time_of(product, schedule, there) / 1000 for product, schedule, _ in near]
-    taken = [each[2] for each in near]
-    offset = median(time - model for time, model in zip(taken, modelled, strict=True))
-    pairs = zip(taken, modelled, strict=True)
-    return fmean(abs(math.log(time / max(model + offset, model / 2))) for time, model in pairs)
+
+def _lowered_to(product: Product, target: Target, accumulate: str) -> str:
+    """The beginning of a message for a target that lacks `mma` for the product: none at all, or none that products are
+    lowered to."""
+    kinds = (product.a.element.name, product.b.element.name, accumulate)
+    rows = (r for r in mma.rows() if r.products > 1 and target.sm >= r.sm)
+    small = {str(r.shape) for r in rows if (r.a.name, r.b.name, r.d.name) == kinds}
+    return f"only mma {', '.join(small)}, which products are not lowered to, for" if small else "no mma for"
+
+
+def _instead(product: Product, accumulate: str) -> str:
+    """The targets that have an instruction for the product, or the accumulator types that exist."""
+    rows = needs.rows_of(product)
+    lowest = min((r.sm for r in rows if r.d.name == accumulate), default=None)
+    if lowest is None:
+        return f"; it is accumulated in {' or '.join(sorted({r.d.name for r in rows}))}"
+    first = min(rows, key=lambda r: r.sm)
+    return f"; {first.requirement()} has one" if first.only else f"; sm_{lowest} and later have one"
 
 
 # The pass.
@@ -320,7 +231,7 @@ class SchedulePass(ScheduleOptions):
             product = replace(product, short_sums="none" in asked or (not any(asked) and product.short_sums))
             if options.get("batch_invariant") == "True":
                 product, tuned = replace(product, batch_invariant=True), None  # what was measured is for one size
-            chosen = None if tuned is None else tuned.best(target.name, key_of(product))
+            chosen = None if tuned is None else tuned.best(target.name, needs.key_of(product))
             target = target if tuned is None else tuned.measured(target)
             if chosen is not None:
                 try:
@@ -328,11 +239,15 @@ class SchedulePass(ScheduleOptions):
                 except ScheduleError as e:
                     remark(matmul, self.name, f"the tuned schedule does not fit: {e}")
                     chosen = None
+            by = asked_of(options) if options else ""
             if chosen is None:
-                chosen = default_schedule(product, target, str(options.get("accumulate", "")), by := asked_of(options))
+                chosen = default_schedule(product, target, str(options.get("accumulate", "")), by)
                 if not by and target.sm >= WARPGROUP_SM and (reason := declined(product, target)):
                     remark(matmul, self.name, f"warpgroups do not change {reason}")
                 chosen = chosen if options or product.m > FEW_ROWS else fine(matmul, product, target, chosen)
+            if not options:
+                CHECKS[chosen.together](chosen, product, target)
+                return chosen
             schedule = override(chosen, options, product, target)
         except ScheduleError as e:
             fail(matmul, refusal(e, options))

@@ -25,10 +25,10 @@ from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.matmul import MatmulOp
 from ...passes.linalg.product import Product, read
 from ...passes.pipeline import lower, standard_pipeline
-from ...passes.schedule.candidates import candidates, spread
+from ...passes.schedule.candidates import AT, Timed, Tuned, candidates, fitted, spread
 from ...passes.schedule.model import DRAWN, Fit
 from ...passes.schedule.needs import key_of
-from ...passes.schedule.warp_schedule import AT, Timed, Tuned, fitted
+from ...passes.schedule.warp_schedule import default_schedule
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow
 from ..base.errors import ArgumentError, CompileError, CudaError, DeviceUnavailableError, WarploomError
@@ -70,7 +70,8 @@ def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str
     for."""
     product = product_of(module, target, tf32=tf32)
     with as_compile_errors():
-        return key_of(product), candidates(product, target_row(target))
+        where = target_row(target)
+        return key_of(product), candidates(default_schedule(product, where), product, where)
 
 
 def product_of(module: ModuleOp, target: str, *, tf32: bool = False) -> Product:

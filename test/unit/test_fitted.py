@@ -14,10 +14,10 @@ import pytest
 from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import Schedule, roles
 from warploom.passes.linalg.product import Product
-from warploom.passes.schedule import fitted
-from warploom.passes.schedule.candidates import default_schedule
-from warploom.passes.schedule.warpgroup import schedules_by_cost
+from warploom.passes.schedule import warpgroup_schedule as fitted
+from warploom.passes.schedule.warp_schedule import default_schedule
 from warploom.passes.schedule.warpgroup_model import GroupTile, cost
+from warploom.passes.schedule.warpgroup_schedule import schedules_by_cost
 from warploom.runtime.cli.tune_report import product_of
 from warploom.runtime.kernel.lowering import parse
 

@@ -12,10 +12,10 @@ from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.dialect.warp.matmul import MatmulOp
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule.candidates import default_schedule
+from warploom.passes.schedule.candidates import check
 from warploom.passes.schedule.model import BETWEEN_TILES, COST_STEP, TALL, TALL_STORES, TILES, Tile, cost_of
 from warploom.passes.schedule.needs import instruction, shared_bytes, slice_bytes
-from warploom.passes.schedule.validity import check
+from warploom.passes.schedule.warp_schedule import default_schedule
 from warploom.passes.universe import make_context, parse_mlir
 
 ABLE = [t for t in TARGETS.values() if t.sm >= 75]

@@ -17,8 +17,8 @@ from warploom.dialect.warp.matmul import MatmulOp
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule.candidates import default_schedule, override
-from warploom.passes.schedule.validity import asked_of, check, followed
+from warploom.passes.schedule.candidates import asked_of, check, followed, override
+from warploom.passes.schedule.warp_schedule import default_schedule
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, compile
 

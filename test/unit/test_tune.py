@@ -16,11 +16,10 @@ from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import Schedule, ScheduleError
 from warploom.passes import opt
 from warploom.passes.diagnostics import remarks
-from warploom.passes.schedule.candidates import candidates, default_schedule, spread
+from warploom.passes.schedule.candidates import Tuned, candidates, check, spread
 from warploom.passes.schedule.model import DRAWN
-from warploom.passes.schedule.validity import check
-from warploom.passes.schedule.warp_schedule import Tuned
-from warploom.passes.schedule.warpgroup import time_of
+from warploom.passes.schedule.warp_schedule import default_schedule
+from warploom.passes.schedule.warpgroup_schedule import time_of
 from warploom.runtime import ArgumentError, CompileError, WarploomError, compile
 from warploom.runtime.cli import tune_report
 from warploom.runtime.cli.command import main
@@ -71,10 +70,10 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_candidate_fits_and_the_default_comes_first() -> None:
     product: Any = None
 
-    def take(asked: Any, where: Any) -> list[Schedule]:
+    def take(default: Schedule, asked: Any, where: Any) -> list[Schedule]:
         nonlocal product
         product = asked
-        return candidates(asked, where)
+        return candidates(default, asked, where)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tune_report, "candidates", take)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from warploom.passes.schedule.warp_schedule import FORMAT
+from warploom.passes.schedule.candidates import FORMAT
 from warploom.runtime import Kernel, compile
 from warploom.runtime.cli.command import main
 from warploom.runtime.kernel.binding import launch_values
