@@ -49,7 +49,7 @@ from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, rewrite_pattern
-from ..schedule.tensor_memory import BUFFERS
+from ..schedule.needs import BUFFERS
 from .ring import Ring
 
 # Products that a warp of the producer's starts, whose sums are in tensor memory: what all loops over K have of it.

@@ -22,8 +22,7 @@ from ..linalg.read_attention import MAX_COLUMNS, MAX_DEPTH, Attention, Attention
 from . import needs
 from .candidates import asked_of, completed, refusal
 from .defaults import check_epilogue, in_strips
-from .tensor_memory import why_no_attention
-from .warpgroup import why_not
+from .warpgroup import why_no_attention, why_not
 from .warpgroup_schedule import ROLES
 
 MIN_SM = 80

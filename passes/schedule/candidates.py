@@ -14,7 +14,7 @@ from itertools import chain, zip_longest
 from itertools import combinations as subsets
 from itertools import product as combinations
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, TypeGuard, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from ...dialect.isa.form import Shape
 from ...dialect.isa.row import Target
@@ -22,7 +22,7 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.schedule import FIELDS, Schedule, ScheduleError
 from ...dialect.schedule.schedule import MIN_RING, text_of
-from ..linalg.product import Product
+from ..linalg.product import Product, images_of
 from ..source import read_text
 from . import fragments, model, needs
 from .defaults import in_fixed_order, laid_out
@@ -74,7 +74,7 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
     with suppress(ScheduleError):
         for schedule in chain(*every):
             as_asked = schedule.multiplied == fields.get("multiplied", "ab")
-            if as_asked and _is_valid(tried := _with_fields(schedule, fields), asked, target):
+            if as_asked and (tried := _tried(schedule, fields, asked, target)) is not None:
                 return tried
     raise refused
 
@@ -107,29 +107,20 @@ def _of_fragments(
                 continue
             at = {"cta": (*tile.cta, k), "warp": tile.warp, "sliced_k": tile.sliced_k, "split_k": parts}
             for loop in loops:
-                tried = _with_fields(default, {**loop, **at, "stages": stages, "group": group, **fields})
-                if tried not in costs and _is_valid(tried, product, target):
+                asked = {**loop, **at, "stages": stages, "group": group, **fields}
+                if (tried := _tried(default, asked, product, target)) is not None and tried not in costs:
                     near = abs(k - tile.k), abs(stages - default.stages), abs(group - default.group)
                     costs[tried] = (model.cost_of(product, tile, target, row, parts), *near)
     best = sorted(costs, key=lambda s: costs[s])
     return best if fields else [*dict.fromkeys((default, default.with_fields(staging=0), *best))]
 
 
-def _with_fields(schedule: Schedule, fields: Mapping[str, object]) -> Schedule | None:
-    try:
-        return schedule.with_fields(**fields)
-    except ScheduleError:
-        return None
-
-
-def _is_valid(schedule: Schedule | None, product: Product, target: Target) -> TypeGuard[Schedule]:
-    if schedule is None:
-        return False
-    try:
-        check(schedule, product, target)
-    except ScheduleError:
-        return False
-    return True
+def _tried(schedule: Schedule, fields: Mapping[str, object], product: Product, target: Target) -> Schedule | None:
+    """The schedule with these fields; None if they do not fit."""
+    with suppress(ScheduleError):
+        check(changed := schedule.with_fields(**fields), product, target)
+        return changed
+    return None
 
 
 def spread(schedules: list[Schedule], limit: int) -> list[Schedule]:
@@ -270,6 +261,25 @@ def refusal(error: ScheduleError, fields: Mapping[str, object]) -> str:
     named = any(re.search(rf"\b{name}\b", str(error)) for name in fields)
     asked = "" if named else ", ".join(f"{name} = {text_of(value)}" for name, value in fields.items())
     return f"schedule: {error}{f'; asked for {asked}' if asked else ''}"
+
+
+def key_of(product: Product) -> str:
+    """What a product is, as far as its speed depends on it: `4096x4096x4096 bf16 x bf16 -> f32, B transposed`."""
+    sizes = zip("mnk", (product.m, product.n, product.k), strict=True)
+    size = "x".join(str(number) if product.is_known(axis) else "?" for axis, number in sizes)
+    words = [f"{size} {needs.multiplied(product)}"]
+    words[0] += f" -> {product.d.element.name}"
+    words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
+    operands = product.a, product.b, product.d
+    words += [f"{o.name} of images {made.key}" for o in operands if (made := images_of(o)) is not None]
+    words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
+    words += ["A sparse"] if product.sparsity > 1 else []
+    words += product.op.words
+    words += [f"scales of {product.scales[0].element.name}"] if product.scales else []
+    words += [f"scales of groups of {product.group}"] if product.group else []
+    words += ["added to C"] if product.c is not None else []
+    words += ["with an epilogue"] if product.op.epilogue is not None else []
+    return ", ".join(words)
 
 
 # What was measured on devices: a JSON file that `warploom tune` writes and `warp-schedule` reads.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from math import prod
 from typing import Any
@@ -57,21 +56,18 @@ ROOMY = 232
 dense tiles of 64x64 take 232 and sparse ones of 64x48 216; sparse ones of 64x64 take 264 and spill with either."""
 
 
-def decoupled(
-    schedule: Schedule, product: Product, row: Row, target: Target, registers: int, shared: Callable[[Schedule], int]
-) -> Schedule:
+def decoupled(schedule: Schedule, product: Product, row: Row, target: Target, registers: int) -> Schedule:
     """The schedule with mbarriers between warps and with persistent CTAs, if that pays; else the same schedule.
 
     Tensor cores and shared memory are both busy for most of a K tile, so time in which all warps wait is lost. With
-    warp tiles of `LONG_STEP`, a step is long enough to hide waits at mbarriers. A lane takes about `registers`;
-    `shared` gives the bytes of shared memory of a schedule.
+    warp tiles of `LONG_STEP`, a step is long enough to hide waits at mbarriers. A lane takes about `registers`.
     """
     tiles = product.tiles(*schedule.cta[:2])
     # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
     own_k = max(STEPS * row.shape.k, 0 if product.metadata is None else metadata_span(row.a))
     deep = schedule if tiles <= target.sms else schedule.with_fields(cta=(*schedule.cta[:2], own_k))
     needed = product.k_tiles(deep.cta[2])
-    stage = shared(deep.with_fields(stages=1))
+    stage = needs.shared_bytes(product, deep.with_fields(stages=1))
     limit = min(MAX_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
     fits = registers <= ROOMY and product.is_known("k")
     # Known stages are worth more than many, where there are registers for them.
@@ -254,7 +250,7 @@ def _of_tile(
         tile, cta_k, row, stages=stages, split_k=parts, pack=pack, fp8_as=fp8_as, accumulate=row.d.name
     )
     needed = needs.lane_registers(tile.warp, row) + needs.overhead(product, tile, row, target)
-    schedule = decoupled(schedule, product, row, target, needed, partial(needs.shared_bytes, product))
+    schedule = decoupled(schedule, product, row, target, needed)
     if tile in model.WEIGHT_TILES:
         schedule = in_turns(schedule, product)
     if product.sparsity > 1 and needed > ROOMY:

@@ -10,12 +10,13 @@ from xdsl.dialects.builtin import NoneAttr
 from xdsl.ir import SSAValue
 
 from ...dialect.isa import mma, sparse_mma, wgmma
-from ...dialect.isa.form import ELEMENT_TYPES, FP8, IN_BYTES, having
+from ...dialect.isa.form import ELEMENT_TYPES, FP8, IN_BYTES, SCALES_OF_WORD, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MAX_RANK
 from ...dialect.isa.wgmma import UNIT, WARPGROUP_SM, Wgmma, doubled, of_kinds, panel_columns
 from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLOCK
 from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
 from ...dialect.mlir.affine import strides_of
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
@@ -26,11 +27,10 @@ from ...dialect.warp.synchronisation import BARRIER_BYTES
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import WIDEST, MatrixOperand
-from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
+from ..linalg.product import MatrixFactor, Multiplied, Product, block, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, is_ragged, matrices, strip_bytes
 from .model import MAX_STAGES, Tile, as_halves, widened
-from .tensor_memory import beside_columns, stages_beside
-from .warpgroup_model import LINE, GroupTile, held_columns
+from .warpgroup_model import LINE, held_columns
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
 #
@@ -104,22 +104,6 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
         "before sm_90": target.sm < 90,
     }
     return {fact for fact, holds in facts.items() if holds}
-
-
-def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> bool:
-    """Whether ptxas spills in the epilogue of warpgroups: of 128 rows beside more than 160 columns; with any of
-    `FUNCTIONS`, by three that multiply `by_halves`, beside results of 32 bits of an A in registers, and beside more
-    than 224 rows of D of a B in registers, with a logarithm and a matrix 128; with these two, beside 256 columns where
-    rows of D are `padded`; and beside 256 columns of such an A where the distance of rows is unknown."""
-    costly, width = functions(product), tile.width
-    crowded = "math.log" in costly and bool(matrices(product))
-    if tile.in_registers == "a":
-        return product.d.element.bits > SHORT and (bool(costly) or (bool(product.dynamic) and width > 224))
-    if tile.in_registers == "b":
-        return bool(costly) and width > (128 if crowded else 224)
-    if product.op.epilogue is not None and tile.rows > wgmma.M:
-        return width > 160
-    return (bool(costly) and tile.by_halves) or (padded and width == MAX_GROUP_COLUMNS and crowded)
 
 
 def nibbles_widened(row: Row, target: Target) -> bool:
@@ -231,25 +215,6 @@ def multiplied(product: Product) -> str:
     """The element types of a product, as errors name them."""
     stored = product.b.stored
     return f"{product.a.element.name} x {product.b.element.name}{f' from {stored.name}' if stored is not None else ''}"
-
-
-def key_of(product: Product) -> str:
-    """What a product is, as far as its speed depends on it: `4096x4096x4096 bf16 x bf16 -> f32, B transposed`."""
-    sizes = zip("mnk", (product.m, product.n, product.k), strict=True)
-    size = "x".join(str(number) if product.is_known(axis) else "?" for axis, number in sizes)
-    words = [f"{size} {multiplied(product)}"]
-    words[0] += f" -> {product.d.element.name}"
-    words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
-    operands = product.a, product.b, product.d
-    words += [f"{o.name} of images {made.key}" for o in operands if (made := images_of(o)) is not None]
-    words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
-    words += ["A sparse"] if product.sparsity > 1 else []
-    words += product.op.words
-    words += [f"scales of {product.scales[0].element.name}"] if product.scales else []
-    words += [f"scales of groups of {product.group}"] if product.group else []
-    words += ["added to C"] if product.c is not None else []
-    words += ["with an epilogue"] if product.op.epilogue is not None else []
-    return ", ".join(words)
 
 
 def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrangement:
@@ -490,3 +455,30 @@ def check_shared(schedule: Schedule, product: Product, target: Target) -> None:
             f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, {target} has "
             f"{target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
         )
+
+
+MANY_STAGES = 4
+"""Stages for whose scales there are columns beside two sums; with fewer the sums of one tile are all."""
+
+
+BUFFERS = 2
+"""Sums of tiles in tensor memory at a time: one is loaded while the products of the next tile are added up."""
+
+
+def beside_columns(product: Product, schedule: Schedule) -> list[int]:
+    """Columns of tensor memory of a stage: those of the scales of A and B; of the metadata of a sparse A."""
+    if not (product.scales or product.metadata is not None):
+        return []
+    if not product.scales:
+        return [schedule.cta[2] // metadata_span(product.a.element) * LANES // (METADATA_BLOCK.columns >> 2)]
+    words = schedule.cta[2] // (block(product) * SCALES_OF_WORD)
+    return [SCALES_OF_WORD * words * -(-side // SCALES_BLOCK.rows) for side in schedule.cta[:2]]
+
+
+def stages_beside(product: Product, schedule: Schedule) -> int:
+    """For how many stages tensor memory has columns beside the sums."""
+    each = sum(beside_columns(product, schedule))
+    if not each:
+        return COLUMNS
+    left = [(COLUMNS - sums * schedule.cta[1]) // each for sums in (BUFFERS, 1)]
+    return next((stages for stages in left if stages >= MANY_STAGES), left[-1])

@@ -41,8 +41,9 @@ from ..diagnostics import fail
 from ..linalg.operand import WIDEST, MatrixOperand
 from ..linalg.product import Product, read
 from ..patterns import Index, IndexBuilder
+from .candidates import key_of
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WORD
-from .needs import has_warpgroups, key_of
+from .needs import has_warpgroups
 from .warp_schedule import default_schedule, read_tuned, target_for
 from .warpgroup_schedule import MIN_PACKED
 

@@ -30,7 +30,7 @@ from ..linalg.raise_matmul import raise_products
 from ..patterns import operations_of
 from ..pipeline import PARTS, TILING, Pipeline, PipelinePart, standard_pipeline
 from . import model, needs
-from .candidates import CHECKS, Tuned, asked_of, check, followed, override, refusal
+from .candidates import CHECKS, Tuned, asked_of, check, followed, key_of, override, refusal
 from .defaults import in_fixed_order
 from .fragments import by_fragments
 from .warpgroup import PLAIN, why_not
@@ -231,7 +231,7 @@ class SchedulePass(ScheduleOptions):
             product = replace(product, short_sums="none" in asked or (not any(asked) and product.short_sums))
             if options.get("batch_invariant") == "True":
                 product, tuned = replace(product, batch_invariant=True), None  # what was measured is for one size
-            chosen = None if tuned is None else tuned.best(target.name, needs.key_of(product))
+            chosen = None if tuned is None else tuned.best(target.name, key_of(product))
             target = target if tuned is None else tuned.measured(target)
             if chosen is not None:
                 try:

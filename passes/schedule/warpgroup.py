@@ -8,6 +8,7 @@ from ...dialect.isa.tensor_map import MAX_BOX
 from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import FIELDS, Schedule, ScheduleError, roles
 from ...dialect.schedule.schedule import WARPGROUPS
 from ...dialect.warp.attributes import BYTE
@@ -19,8 +20,7 @@ from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
 from .defaults import can_change, can_exchange, can_slice, check_c, is_ragged, laid_out
 from .model import WORD, not_packed
-from .tensor_memory import stages_beside, why_no_pairs
-from .warpgroup_model import LINE, k_of, panel_of_b
+from .warpgroup_model import LINE, held_columns, k_of, panel_of_b
 
 
 def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
@@ -315,7 +315,7 @@ def _check_beside(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(
             f"scales and metadata in tensor memory are of tiles of {2 * ROWS} rows, got cta = {schedule.cta}"
         )
-    if (limit := stages_beside(product, schedule)) < schedule.stages:
+    if (limit := needs.stages_beside(product, schedule)) < schedule.stages:
         raise ScheduleError(
             f"stages = {schedule.stages}: beside the sums, tensor memory has columns for what {limit} stages bring"
         )
@@ -373,3 +373,40 @@ def _check_slices(schedule: Schedule, product: Product) -> None:
     part = depth // slices
     if (group % depth and depth % group and group < product.k) or (group % part and part % group):
         raise ScheduleError(f"cta = {schedule.cta} with sliced_k = {slices}: groups of {group} end within a part")
+
+
+COLUMNS_OF_PAIR = {True: 64, False: 128}
+"""Columns of a tile of a pair come in steps of so many, of floats or of integers: N of a warpgroup's half in steps of
+the instruction's of two CTAs. PTX ISA 9.7.16.2.1."""
+
+
+def why_no_pairs(product: Product, rows: int, columns: int) -> str:
+    """Why CTAs with tiles of a size cannot multiply in pairs; empty if they can."""
+    if rows != 2 * ROWS:
+        return f"in tensor memory CTAs multiply in pairs, 2x1, of {2 * ROWS} rows each, got {rows}"
+    step = COLUMNS_OF_PAIR[product.a.element.is_float]
+    halves = product.b.transposed or (
+        held_columns(product, columns) == columns and columns // 2 % panel_of_b(product, columns) == 0
+    )
+    if columns % step or not halves or product.second is not None:
+        return f"each CTA of a pair has half of the columns of one B, a multiple of {step} and panels, got {columns}"
+    return ""
+
+
+MAX_GROUPS, MIN_AHEAD = 2, 2
+"""Warpgroups whose rows of Q are one box of a tensor copy, of up to 256 rows; stages of K and V, as scores of the next
+keys are multiplied before the values of the last."""
+
+
+def why_no_attention(schedule: Schedule, columns: int) -> str:
+    """Why the warpgroups of a schedule cannot multiply an attention whose heads have `columns` in V; empty if they can.
+
+    Of each, S has a column for each key, P one for two keys, and O one for each column of V."""
+    keys = schedule.cta[1]
+    if schedule.mma.m != 2 * ROWS or schedule.cta[0] > MAX_GROUPS * schedule.mma.m or schedule.stages < MIN_AHEAD:
+        return (
+            f"in tensor memory up to {MAX_GROUPS} warpgroups have {2 * ROWS} rows each, and {MIN_AHEAD} stages or "
+            f"more, got cta = {schedule.cta}, mma = {schedule.mma}, stages = {schedule.stages}"
+        )
+    taken = schedule.warps // schedule.together * (keys + keys // 2 + columns)
+    return "" if taken <= COLUMNS else f"scores, P and O take {taken} columns of tensor memory, which has {COLUMNS}"

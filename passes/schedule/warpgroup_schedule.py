@@ -22,9 +22,8 @@ from ...dialect.warp.elements import M
 from ..linalg.operand import WIDEST
 from ..linalg.product import Product, along_k
 from . import needs
-from .defaults import SECTOR, can_slice, first_fitting, is_plain, laid_out, unknown_pitches
+from .defaults import SECTOR, can_slice, first_fitting, is_plain, laid_out, matrices, unknown_pitches
 from .model import Tile
-from .tensor_memory import why_no_pairs
 from .warpgroup import (
     COOPERATIVE,
     MAX_PROMOTED,
@@ -36,6 +35,7 @@ from .warpgroup import (
     prepared,
     split_operands,
     transposed,
+    why_no_pairs,
     why_not,
 )
 from .warpgroup_model import (
@@ -288,7 +288,7 @@ def pays(product: Product, target: Target, role: str) -> bool:
     operand, other = split_operands(product, role)
     if operand.packed or (operand.stored is not None and operand.element.bits == BYTE):
         return True  # nothing else reads it
-    if needs.group_spills(product, GroupTile(MIN_WIDTH, MIN_WIDTH, in_registers=role)):
+    if group_spills(product, GroupTile(MIN_WIDTH, MIN_WIDTH, in_registers=role)):
         return False
     if operand.stored is None:
         moved = transpose != PLAIN
@@ -359,6 +359,22 @@ def _sides(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgm
     return ROWS, tile.width // (2 if tile.by_halves else 1)
 
 
+def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> bool:
+    """Whether ptxas spills in the epilogue of warpgroups: of 128 rows beside more than 160 columns; with any of
+    `FUNCTIONS`, by three that multiply `by_halves`, beside results of 32 bits of an A in registers, and beside more
+    than 224 rows of D of a B in registers, with a logarithm and a matrix 128; with these two, beside 256 columns where
+    rows of D are `padded`; and beside 256 columns of such an A where the distance of rows is unknown."""
+    costly, width = needs.functions(product), tile.width
+    crowded = "math.log" in costly and bool(matrices(product))
+    if tile.in_registers == "a":
+        return product.d.element.bits > needs.SHORT and (bool(costly) or (bool(product.dynamic) and width > 224))
+    if tile.in_registers == "b":
+        return bool(costly) and width > (128 if crowded else 224)
+    if product.op.epilogue is not None and tile.rows > ROWS:
+        return width > 160
+    return (bool(costly) and tile.by_halves) or (padded and width == needs.MAX_GROUP_COLUMNS and crowded)
+
+
 MAX_ADDED = 128
 """Columns of the sums of a warpgroup, of 128 rows: with both of a tile of 128x256 ptxas 13.5 spills nothing."""
 
@@ -415,7 +431,7 @@ def schedules_by_cost(
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MAX_GROUP_COLUMNS)] or tiles
     if product.products > 1 and product.m <= ROWS and product.n * product.k >= MANY_WEIGHTS:  # for which they wait
         tiles = [tile._replace(depth=2) for tile in tiles if tile.n <= 2 * ROWS] or tiles
-    fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
+    fitting = (tile for tile in tiles if not group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in by_time(product, fitting, operands["pack"], target):
         schedule = schedule_of_tile(product, tile, rows[_sides(product, tile, rows)], accumulate, target, operands)
         lines = (tile.depth if promoted else 1) * needs.fitting_stages(product, schedule, target)

@@ -25,9 +25,8 @@ from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.matmul import MatmulOp
 from ...passes.linalg.product import Product, read
 from ...passes.pipeline import lower, standard_pipeline
-from ...passes.schedule.candidates import AT, Timed, Tuned, candidates, fitted, spread
+from ...passes.schedule.candidates import AT, Timed, Tuned, candidates, fitted, key_of, spread
 from ...passes.schedule.model import DRAWN, Fit
-from ...passes.schedule.needs import key_of
 from ...passes.schedule.warp_schedule import default_schedule
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow

@@ -15,7 +15,7 @@ from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.fuse_weights import FuseWeightsPass
 from warploom.passes.linalg.product import read
 from warploom.passes.linalg.raise_matmul import raise_products
-from warploom.passes.schedule.needs import key_of
+from warploom.passes.schedule.candidates import key_of
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, Kernel, compile, load_kernels
 
