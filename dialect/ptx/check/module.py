@@ -293,27 +293,18 @@ class Checker:
 
     def _problems(self, instruction: Instruction, names: Names, uses: Uses | None) -> Iterator[str]:
         """The errors of an instruction: an undeclared name, else its form, operands or target, else its context."""
-        missing = names.missing(instruction)
-        if missing is not None:
-            yield f"{instruction.opcode}: {missing}"
+        problem = names.missing(instruction)
+        if problem is None and names.unreadable(instruction):
             return
-        if names.unreadable(instruction):
-            return
-        parameter = names.parameter_problem(instruction)
-        if parameter is not None:
-            yield f"{instruction.opcode}: {parameter}"
-            return
-        row = resolve(instruction.opcode, instruction.operands, names.type_of, self.context, names.space_of)
-        message = row if isinstance(row, str) else None
-        if message is None and instruction.is_call:
-            problem = call_problem(instruction, self._functions, names)
-            message = problem and f"{instruction.opcode}: {problem}"
-        if message is not None:
-            yield message
-            return
-        if uses is not None:
-            for problem in uses.problems(instruction, names):
-                yield f"{instruction.opcode}: {problem}"
+        problem = problem or names.parameter_problem(instruction)
+        if problem is None:
+            row = resolve(instruction.opcode, instruction.operands, names.type_of, self.context, names.space_of)
+            if isinstance(row, str):
+                yield row
+                return
+            problem = call_problem(instruction, self._functions, names) if instruction.is_call else None
+        problems = [problem] if problem is not None else () if uses is None else uses.problems(instruction, names)
+        yield from (f"{instruction.opcode}: {problem}" for problem in problems)
 
 
 _PLACES = re.compile(r"(?:\.loc|inlined_at)\s+(\d\w*\s+\d\w*\s+\d\w*)", re.ASCII)

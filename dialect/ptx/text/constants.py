@@ -30,7 +30,7 @@ _TOKEN = re.compile(
 _NOT_OCTAL = re.compile(r"0\d*[89]\d*U?")
 
 
-class ConstantError(Exception):
+class ConstantError(ValueError):
     """Text that is not a constant expression, or one without a value, and why."""
 
 

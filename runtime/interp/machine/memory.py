@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ....dialect.ptx.text.constants import ADDRESS_VALUE, MASKED_VALUE, ConstantError, evaluate
+from ....dialect.ptx.text.constants import ADDRESS_VALUE, MASKED_VALUE, evaluate
 from ....dialect.ptx.text.reader import OperandError, elements
 from ....dialect.ptx.text.syntax import Variable, bits_of, integer
 from ...base.errors import WarploomError
@@ -440,22 +440,14 @@ def _word(type: str, size: int, text: str, address: Address) -> bytes:
     if text[:2].lower() in ("0f", "0d") and len(text) in (10, 18) and "(" not in text:
         return int(text[2:], 16).to_bytes(size, "little")
     if type[0] == "f" or (type.startswith("b") and "." in text):
-        return np.array(float(_constant(text)), f"f{size}").tobytes()
+        return np.array(float(evaluate(text)), f"f{size}").tobytes()
     try:
-        value = _constant(text)
+        value = evaluate(text)
     except ValueError:
         value = _address(text, address)
     if isinstance(value, float):
         raise ValueError(text)
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-
-
-def _constant(text: str) -> int | float:
-    """The value of a constant expression. Raises ValueError if it is none."""
-    try:
-        return evaluate(text)
-    except ConstantError as error:
-        raise ValueError(str(error)) from error
 
 
 def _address(text: str, address: Address) -> int:
@@ -464,8 +456,8 @@ def _address(text: str, address: Address) -> int:
         mask = integer(match["mask"])
         return (_address(match["inner"], address) & mask) >> ((mask & -mask).bit_length() - 1)
     if (match := ADDRESS_VALUE.fullmatch(text)) is None:
-        return int(_constant(text))
+        return int(evaluate(text))
     base = address(match["generic"] or match["name"])
     if base is None:
         raise DecodeError(f"'{match['generic'] or match['name']}' is not declared in this module")
-    return base + int(_constant(match["offset"] or "0"))
+    return base + int(evaluate(match["offset"] or "0"))
