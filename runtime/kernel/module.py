@@ -22,19 +22,7 @@ from ...dialect.ptx.text.syntax import (
 from ..arguments.arrays import Argument, borrow
 from ..arguments.launch_values import LaunchValue, Scalar, in_memory, reachable, values, where
 from ..base.errors import ArgumentError, DeviceUnavailableError, WarploomError
-from ..base.launch import (
-    DEFAULT,
-    DEVICES,
-    Checks,
-    Launch,
-    Mapped,
-    Options,
-    Output,
-    Plan,
-    Progress,
-    Shifted,
-    dim3,
-)
+from ..base.launch import DEFAULT, DEVICES, Checks, Launch, Mapped, Options, Output, Plan, Progress, Shifted, dim3
 
 if TYPE_CHECKING:
     from ..cuda.driver import Gpu

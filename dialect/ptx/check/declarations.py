@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias, cast
 
-from ...isa.row import (
-    ALLOTTED,
-    CONSTANTS,
-    NEWEST,
-    SPECIAL_REGISTERS,
-    UnknownTargetError,
-    named,
-    unavailable,
-)
+from ...isa.row import ALLOTTED, CONSTANTS, NEWEST, SPECIAL_REGISTERS, UnknownTargetError, named, unavailable
 from ..text.reader import UNREAD
 from ..text.syntax import (
     OPAQUE_TYPES,
