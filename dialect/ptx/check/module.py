@@ -42,7 +42,7 @@ from ..verifier import TargetContext, resolve
 from .declarations import LISTS, Names, module_problems, version_notes
 from .directives import address_problems, directive_problems, text_problems
 from .functions import call_problem, list_problem
-from .registers import REPAIRED, Repairs, SymbolicValue, Values
+from .registers import REPAIRED, Repairs, Values
 
 # Instructions that are legal by themselves and wrong where they stand, as far as that can be proved.
 #
@@ -131,22 +131,17 @@ class Uses:
     def _matrix(self, instruction: Instruction, form: Form) -> Iterator[str]:
         operands = instruction.operands
         if isinstance(form, WmmaMove) and len(operands) == 3:
-            value = self.values.of(operands[2])
-            if value is not None and not value.symbol and value.uniform is not None:
-                yield from _stride(form, value.uniform)
+            stride, needed = (
+                self.values.number(operands[2]),
+                min(wmma.alignment(form.shape, form.role, form.type), STRIDE_BYTES),
+            )
+            if stride is not None and stride * form.type.bits % (8 * needed):
+                yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
         if isinstance(form, ProductForm) and form.sparse:
             word = operands[next(i for i, slot in enumerate(form.operands) if slot.name == "e")]
-            value = self.values.of(word.items[0] if isinstance(word, Vector) else word)
-            if isinstance(value, SymbolicValue) and not value.symbol and value.uniform is not None:
-                complaint = form.metadata_problem(value.uniform)
-                if complaint is not None:
-                    yield f"operand e: {complaint}"
-
-
-def _stride(form: WmmaMove, stride: int) -> Iterator[str]:
-    needed = min(wmma.alignment(form.shape, form.role, form.type), STRIDE_BYTES)
-    if stride * form.type.bits % (8 * needed):
-        yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
+            number = self.values.number(word.items[0] if isinstance(word, Vector) else word)
+            if number is not None and (complaint := form.metadata_problem(number)) is not None:
+                yield f"operand e: {complaint}"
 
 
 def _bytes(facts: Traits) -> int:

@@ -107,6 +107,11 @@ class Values:
             case _:
                 return None
 
+    def number(self, operand: Operand) -> int | None:
+        """The number that an operand has in all lanes; None if it is not known, or an address."""
+        value = self.of(operand)
+        return None if value is None or value.symbol else value.uniform
+
     def _register(self, name: str) -> SymbolicValue | None:
         if name not in self._values:
             # A register that depends on itself is not known.
