@@ -78,8 +78,7 @@ def every() -> dict[str, Source]:
 def compile_once(source: Source, target: str) -> Parts:
     """Seconds of each phase of one compilation; the imports are a phase of the first."""
     start = time.perf_counter()
-    from warploom.dialect.ptx.ops import ModuleOp
-    from warploom.dialect.ptx.printer import print_ptx
+    from warploom.dialect.ptx.ops import ModuleOp, print_ptx
     from warploom.passes.pipeline import lower, standard_pipeline
     from warploom.passes.universe import make_context, parse_mlir
 

@@ -14,7 +14,7 @@ from xdsl.printer import Printer
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.row import ADDRESS, SCALAR, TARGETS, Target
 from warploom.dialect.ptx.ops import ModuleOp as PtxModule
-from warploom.dialect.ptx.printer import print_ptx
+from warploom.dialect.ptx.ops import print_ptx
 from warploom.dialect.warp.attributes import FragmentType, TargetAttr
 from warploom.dialect.warp.fragments import fragment_bytes
 from warploom.passes.to_ptx.kernel import ConvertWarpToPtxPass

@@ -40,7 +40,8 @@ from attentions import Attention
 from gpu.forms import LOOPS, SCHEDULES
 from products import FORMS, LIES, TYPES, Product, Size, Types, fitted, packed_for_warpgroups, shared_by_ctas
 
-from warploom.dialect.ptx.printer import print_ptx, ptx_module
+from warploom.dialect.ptx.ops import print_ptx
+from warploom.dialect.ptx.printer import ptx_module
 from warploom.passes.pipeline import VERIFIES_EACH, lower
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import HostError, Kernel, WarploomError, compile

@@ -8,7 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from warploom.dialect.ptx.printer import print_ptx, ptx_module
+from warploom.dialect.ptx.ops import print_ptx
+from warploom.dialect.ptx.printer import ptx_module
 from warploom.passes.tile.expand import ExpandPass
 from warploom.passes.to_ptx.kernel import ConvertWarpToPtxPass
 from warploom.passes.universe import make_context, parse_mlir

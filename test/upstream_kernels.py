@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from warploom.dialect.ptx.printer import print_ptx, ptx_module
+from warploom.dialect.ptx.ops import print_ptx
+from warploom.dialect.ptx.printer import ptx_module
 from warploom.passes.pipeline import lower
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import PtxModule, load_ptx

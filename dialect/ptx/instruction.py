@@ -164,6 +164,17 @@ class RegisterType(ParametrizedAttribute, TypeAttribute):  # pyright: ignore[rep
             printer.print_string(self.type.data)
 
 
+def print_attributes(printer: Printer, op: Operation) -> None:
+    """Prints ` attributes {...}` where an operation has some."""
+    printer.print_op_attributes(op.attributes, print_keyword=True)
+
+
+def parse_attributes(parser: Parser, op: Operation) -> None:
+    """Parses the output of `print_attributes`."""
+    if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
+        op.attributes |= attributes.data
+
+
 _BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (("{", "}"), ("[", "]"), ("(", ")"))
 
 
@@ -258,7 +269,7 @@ class InstOp(IRDLOperation):
         for piece, operand in zip(rest, operands, strict=False):
             printer.print_operand(operand)
             printer.print_string(piece)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
+        print_attributes(printer, self)
 
     @classmethod
     def parse(cls, parser: Parser) -> InstOp:
@@ -271,8 +282,7 @@ class InstOp(IRDLOperation):
             opcode, guard = guard or _parse_opcode(parser), ""
         form = _parse_form(parser, operands)
         op = cls.of(opcode, form, operands, guard)
-        if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
-            op.attributes |= attributes.data
+        parse_attributes(parser, op)
         return op
 
 

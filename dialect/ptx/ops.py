@@ -7,12 +7,13 @@ operand. So any PTX text has a module, and prints back. Source: PTX ISA, chapter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, StringAttr, SymbolNameConstraint, UnitAttr, i64
-from xdsl.ir import Attribute, Block, Data, Dialect, Operation, Region
+from xdsl.ir import Attribute, Block, Data, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -25,11 +26,11 @@ from xdsl.irdl import (
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from ..mlir.upstream import BodyText
 from ..mlir.words import irdl_op_definition
-from .instruction import InstOp, RegisterType
+from .instruction import InstOp, RegisterType, parse_attributes, print_attributes
 from .text.reader import MAX_REGISTERS, Cursor
 from .text.syntax import PtxSyntaxError, Variable
 
@@ -66,17 +67,6 @@ def parse_variable(parser: AttrParser) -> Variable:
     if not isinstance(declared, Variable) or others:
         parser.raise_error(f"expected the declaration of one variable, got '{text}'", place)
     return replace(declared, line=0)
-
-
-def print_attributes(printer: Printer, op: Operation) -> None:
-    """Prints ` attributes {...}` where an operation has some."""
-    printer.print_op_attributes(op.attributes, print_keyword=True)
-
-
-def parse_attributes(parser: Parser, op: Operation) -> None:
-    """Parses the output of `print_attributes`."""
-    if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
-        op.attributes |= attributes.data
 
 
 @irdl_op_definition
@@ -299,9 +289,7 @@ class FuncOp(IRDLOperation):
             raise VerifyException(f"kernel '{self.sym_name.data}' returns values; only a .func may")
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" entry" if self.entry is not None else "")
-        printer.print_string(f" {self.linking.data}".rstrip())
-        printer.print_string(" ")
+        printer.print_string(f"{' entry' * (self.entry is not None)} {self.linking.data}".rstrip() + " ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
             printer.print_list(self.parameters, lambda p: printer.print_string_literal(str(p.data)))
@@ -395,3 +383,118 @@ PTX = Dialect(
     [ModuleOp, FuncOp, RegOp, VarOp, LabelOp, CommentOp, DirectiveOp, ScopeOp, InstOp],
     [RegisterType, VariableAttr],
 )
+
+
+# The text of a module of these operations.
+
+
+class PtxEmissionError(DiagnosticException):
+    """The module cannot be printed as PTX."""
+
+
+Names = dict[SSAValue, str]
+
+INDENT = "    "
+
+
+def print_ptx(module: ModuleOp) -> str:
+    """The PTX text of a module. Raises PtxEmissionError naming an operation that is not of the `ptx` dialect, or a
+    register without a `ptx.reg`."""
+    lines = [f"//{line.data}" for line in module.preamble or ()]
+    lines += [
+        f".version {module.version.data}",
+        f".target {module.target.data}",
+        f".address_size {module.address_size.value.data}",
+        "",
+    ]
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp):
+            _print_function(op, lines)
+        elif isinstance(op, VarOp | DirectiveOp | CommentOp):
+            _print_statement(op, lines, "", {})
+        else:
+            raise PtxEmissionError(f"'{op.name}' cannot stand at the top of a PTX module")
+    return "\n".join(lines) + "\n"
+
+
+def _print_function(op: FuncOp, lines: list[str]) -> None:
+    lines.append(function_header(op))
+    lines.extend(d.data for d in op.directives if not d.data.startswith(ATTRIBUTE))
+    if op.is_declaration:
+        lines[-1] += ";"
+    else:
+        lines.append("{")
+        _print_body(op.body.block.ops, lines, INDENT, {})
+        lines.append("}")
+    lines.append("")
+
+
+ATTRIBUTE = ".attribute"
+"""What a directive begins with that stands in front of a function's name."""
+
+
+def function_header(op: FuncOp) -> str:
+    """The first lines of a function, up to its parameters."""
+    words = [f".{op.linking.data}"] if op.linking.data else []
+    words.append(".func" if op.entry is None else ".entry")
+    words += [d.data for d in op.directives if d.data.startswith(ATTRIBUTE)]
+    if op.returns.data:
+        words.append(f"({', '.join(str(r.data) for r in op.returns)})")
+    parameters = [f"{INDENT}{p.data}" for p in op.parameters]
+    between = "\n" + ",\n".join(parameters) + "\n" if parameters else ""
+    return f"{' '.join(words)} {op.sym_name.data}({between})"
+
+
+def _print_body(body: Iterable[Operation], lines: list[str], indent: str, names: Names) -> None:
+    append, name_of = lines.append, names.__getitem__
+    for op in body:
+        if type(op) is InstOp:
+            try:
+                append(indent + _template(*op.spelling()) % tuple(map(name_of, op.operands)))
+            except KeyError:
+                raise _undeclared(op, names) from None
+        else:
+            _print_statement(op, lines, indent, names)
+
+
+@lru_cache(65536)
+def _template(opcode: str, form: str, guard: str) -> str:
+    start = f"{guard}%s " if guard else ""
+    text = f"{opcode} {form}".rstrip().replace("%", "%%").replace("?", "%s")
+    return f"{start}{text};"
+
+
+def _undeclared(op: InstOp, names: Names) -> PtxEmissionError:
+    at = next(i for i, value in enumerate(op.operands) if value not in names)
+    return PtxEmissionError(f"operand {at} of '{op.opcode.data}' is a register that no ptx.reg above it declares")
+
+
+def _print_statement(op: Operation, lines: list[str], indent: str, names: Names) -> None:
+    match op:
+        case RegOp():
+            _print_registers(op, lines, indent, names)
+        case LabelOp():
+            lines.append(f"{op.text.data}:")
+        case CommentOp():
+            lines.append(f"{indent}//{op.text.data}")
+        case DirectiveOp():
+            lines.append(indent + op.text.data)
+        case VarOp():
+            lines.append(f"{indent}{op.variable};")
+        case ScopeOp():
+            lines.append(indent + "{")
+            _print_body(op.body.block.ops, lines, indent + INDENT, names)
+            lines.append(indent + "}")
+        case _:
+            raise PtxEmissionError(
+                f"'{op.name}' is not an operation of the ptx dialect: the module is not fully lowered"
+            )
+
+
+def _print_registers(op: RegOp, lines: list[str], indent: str, names: Names) -> None:
+    names.update(zip(op.results, op.names(), strict=True))
+    if not op.results:
+        return
+    vector = "" if op.vector is None else f".v{op.vector.data} "
+    count = "" if op.count is None else f"<{op.count.data}>"
+    lines.append(f"{indent}.reg {vector}.{op.register_type.type.data} {op.base.data}{count};")

@@ -1,136 +1,23 @@
-"""PTX text from the `ptx` dialect, and the `ptx` target that prints it."""
+"""The target `ptx`, which prints a module, with lines of its source where asked; and PTX text as the `ptx` dialect."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import IO
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.target import Target
 
 from ..mlir.upstream import line_of
 from . import ops as ptx
 from .instruction import InstOp
+from .ops import ATTRIBUTE, PtxEmissionError, function_header, print_ptx
 from .text import syntax
 from .text.syntax import PtxSyntaxError, operand_text
-
-
-class PtxEmissionError(DiagnosticException):
-    """The module cannot be printed as PTX."""
-
-
-Names = dict[SSAValue, str]
-
-INDENT = "    "
-
-
-def print_ptx(module: ptx.ModuleOp) -> str:
-    """The PTX text of a module. Raises PtxEmissionError naming an operation that is not of the `ptx` dialect, or a
-    register without a `ptx.reg`."""
-    lines = [f"//{line.data}" for line in module.preamble or ()]
-    lines += [
-        f".version {module.version.data}",
-        f".target {module.target.data}",
-        f".address_size {module.address_size.value.data}",
-        "",
-    ]
-    for op in module.body.block.ops:
-        if isinstance(op, ptx.FuncOp):
-            _print_function(op, lines)
-        elif isinstance(op, ptx.VarOp | ptx.DirectiveOp | ptx.CommentOp):
-            _print_statement(op, lines, "", {})
-        else:
-            raise PtxEmissionError(f"'{op.name}' cannot stand at the top of a PTX module")
-    return "\n".join(lines) + "\n"
-
-
-def _print_function(op: ptx.FuncOp, lines: list[str]) -> None:
-    lines.append(function_header(op))
-    lines.extend(d.data for d in op.directives if not d.data.startswith(ATTRIBUTE))
-    if op.is_declaration:
-        lines[-1] += ";"
-    else:
-        lines.append("{")
-        _print_body(op.body.block.ops, lines, INDENT, {})
-        lines.append("}")
-    lines.append("")
-
-
-ATTRIBUTE = ".attribute"
-"""What a directive begins with that stands in front of a function's name."""
-
-
-def function_header(op: ptx.FuncOp) -> str:
-    """The first lines of a function, up to its parameters."""
-    words = [f".{op.linking.data}"] if op.linking.data else []
-    words.append(".func" if op.entry is None else ".entry")
-    words += [d.data for d in op.directives if d.data.startswith(ATTRIBUTE)]
-    if op.returns.data:
-        words.append(f"({', '.join(str(r.data) for r in op.returns)})")
-    parameters = [f"{INDENT}{p.data}" for p in op.parameters]
-    between = "\n" + ",\n".join(parameters) + "\n" if parameters else ""
-    return f"{' '.join(words)} {op.sym_name.data}({between})"
-
-
-def _print_body(body: Iterable[Operation], lines: list[str], indent: str, names: Names) -> None:
-    append, name_of = lines.append, names.__getitem__
-    for op in body:
-        if type(op) is InstOp:
-            try:
-                append(indent + _template(*op.spelling()) % tuple(map(name_of, op.operands)))
-            except KeyError:
-                raise _undeclared(op, names) from None
-        else:
-            _print_statement(op, lines, indent, names)
-
-
-@lru_cache(65536)
-def _template(opcode: str, form: str, guard: str) -> str:
-    start = f"{guard}%s " if guard else ""
-    text = f"{opcode} {form}".rstrip().replace("%", "%%").replace("?", "%s")
-    return f"{start}{text};"
-
-
-def _undeclared(op: InstOp, names: Names) -> PtxEmissionError:
-    at = next(i for i, value in enumerate(op.operands) if value not in names)
-    return PtxEmissionError(f"operand {at} of '{op.opcode.data}' is a register that no ptx.reg above it declares")
-
-
-def _print_statement(op: Operation, lines: list[str], indent: str, names: Names) -> None:
-    match op:
-        case ptx.RegOp():
-            _print_registers(op, lines, indent, names)
-        case ptx.LabelOp():
-            lines.append(f"{op.text.data}:")
-        case ptx.CommentOp():
-            lines.append(f"{indent}//{op.text.data}")
-        case ptx.DirectiveOp():
-            lines.append(indent + op.text.data)
-        case ptx.VarOp():
-            lines.append(f"{indent}{op.variable};")
-        case ptx.ScopeOp():
-            lines.append(indent + "{")
-            _print_body(op.body.block.ops, lines, indent + INDENT, names)
-            lines.append(indent + "}")
-        case _:
-            raise PtxEmissionError(
-                f"'{op.name}' is not an operation of the ptx dialect: the module is not fully lowered"
-            )
-
-
-def _print_registers(op: ptx.RegOp, lines: list[str], indent: str, names: Names) -> None:
-    names.update(zip(op.results, op.names(), strict=True))
-    if not op.results:
-        return
-    vector = "" if op.vector is None else f".v{op.vector.data} "
-    count = "" if op.count is None else f"<{op.count.data}>"
-    lines.append(f"{indent}.reg {vector}.{op.register_type.type.data} {op.base.data}{count};")
 
 
 def ptx_module(module: ModuleOp, name: str | None = None) -> ptx.ModuleOp:

@@ -40,8 +40,7 @@ from ...dialect.mlir.gpu_carried import HOST, BinaryOp, assembly
 from ...dialect.mlir.llvm import DIRECTIVES
 from ...dialect.mlir.nvvm_types import TARGET
 from ...dialect.ptx import ops as ptx
-from ...dialect.ptx.ops import FuncOp
-from ...dialect.ptx.printer import print_ptx
+from ...dialect.ptx.ops import FuncOp, print_ptx
 from ...dialect.ptx.text.syntax import Variable, bits_of
 from ...dialect.warp.attributes import ZEROED, is_memory
 from ..diagnostics import fail, remark

@@ -36,7 +36,8 @@ from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.contraction import METADATA
 from ...dialect.ptx.ops import FuncOp as PtxFuncOp
 from ...dialect.ptx.ops import ModuleOp as PtxModuleOp
-from ...dialect.ptx.printer import print_ptx, ptx_module
+from ...dialect.ptx.ops import print_ptx
+from ...dialect.ptx.printer import ptx_module
 from ...dialect.schedule import ScheduleError, parse_options
 from ...dialect.warp.attributes import UNUSED, memory_of, schedule_on, target_of
 from ...dialect.warp.elements import M, N, companion_loops

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from warploom.dialect.ptx.printer import print_ptx, ptx_module
+from warploom.dialect.ptx.ops import print_ptx
+from warploom.dialect.ptx.printer import ptx_module
 from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, HostError, Kernel, compile

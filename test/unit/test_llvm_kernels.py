@@ -13,8 +13,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import DiagnosticException
 
+from warploom.dialect.ptx.ops import print_ptx
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.dialect.ptx.printer import import_ptx, print_ptx, ptx_module
+from warploom.dialect.ptx.printer import import_ptx, ptx_module
 from warploom.passes.pipeline import lower
 from warploom.passes.to_nvvm.convert import ConvertWarpToNvvmPass
 from warploom.passes.universe import make_context, parse_mlir

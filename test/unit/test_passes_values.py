@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from xdsl.utils.exceptions import DiagnosticException
 
-from warploom.dialect.ptx.printer import print_ptx, ptx_module
+from warploom.dialect.ptx.ops import print_ptx
+from warploom.dialect.ptx.printer import ptx_module
 from warploom.passes.pipeline import lower
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, compile, load_ptx

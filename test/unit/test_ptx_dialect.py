@@ -14,8 +14,8 @@ from warploom.dialect.isa.row import CONSTANT, SCALAR, VECTOR, Slot
 from warploom.dialect.ptx import ops as ptx
 from warploom.dialect.ptx.instruction import InstOp, RegisterType
 from warploom.dialect.ptx.instructions import canonical, every_row, find, nearest
-from warploom.dialect.ptx.ops import RegOp, VariableAttr, VarOp
-from warploom.dialect.ptx.printer import PtxEmissionError, PtxTarget, print_ptx
+from warploom.dialect.ptx.ops import PtxEmissionError, RegOp, VariableAttr, VarOp, print_ptx
+from warploom.dialect.ptx.printer import PtxTarget
 from warploom.dialect.ptx.rows import opaque, tcgen05
 from warploom.dialect.ptx.rows.grammar import row, slot
 from warploom.dialect.ptx.text.syntax import Variable, compatible

@@ -27,8 +27,9 @@ from warploom.dialect.isa.row import (
     Version,
 )
 from warploom.dialect.ptx.instructions import FAMILIES, ROOTS, find, nearest
+from warploom.dialect.ptx.ops import print_ptx
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.dialect.ptx.printer import import_ptx, print_ptx
+from warploom.dialect.ptx.printer import import_ptx
 from warploom.dialect.ptx.text.reader import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import TargetContext, resolve

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warploom.dialect.ptx.ops import print_ptx
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.dialect.ptx.printer import import_ptx, print_ptx
+from warploom.dialect.ptx.printer import import_ptx
 from warploom.dialect.ptx.text.reader import OperandReader
 from warploom.dialect.ptx.text.syntax import (
     Address,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from warploom.dialect.ptx.ops import print_ptx
 from warploom.dialect.ptx.parser import parse_ptx, read_ptx
-from warploom.dialect.ptx.printer import import_ptx, print_ptx
+from warploom.dialect.ptx.printer import import_ptx
 from warploom.dialect.ptx.text.syntax import Immediate, Indexed, Instruction, Register, Symbol, Vector, operand_text
 from warploom.runtime import check_ptx
 

@@ -16,7 +16,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ParseError
 
-from warploom.dialect.ptx.printer import print_ptx, ptx_module
+from warploom.dialect.ptx.ops import print_ptx
+from warploom.dialect.ptx.printer import ptx_module
 from warploom.passes.diagnostics import describe, location_of
 from warploom.passes.opt import UpstreamTarget
 from warploom.passes.pipeline import lower, standard_pipeline

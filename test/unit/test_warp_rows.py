@@ -20,7 +20,7 @@ from warploom.dialect.isa import mma, sparse_mma
 from warploom.dialect.isa.mma import LoadMatrix, Mma, StoreMatrix
 from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.layouts.layout import Bit, Layout
-from warploom.dialect.ptx.printer import print_ptx
+from warploom.dialect.ptx.ops import print_ptx
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, TargetAttr, type_of_element
 from warploom.dialect.warp.convert import ConvertLayoutOp
 from warploom.dialect.warp.fragments import MatrixMove, unit
