@@ -32,7 +32,7 @@ from ..isa.row import (
     rows_of,
 )
 from .instructions import find, nearest
-from .operands import (
+from .text.operands import (
     ANYWHERE,
     AddressRules,
     SpaceOf,

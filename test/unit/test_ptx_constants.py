@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.ptx.text.constants import ConstantError, evaluate, spelled
+from warploom.dialect.ptx.text.operands import ConstantError, evaluate, spelled
 
 VALUES = {
     "1<<4": 16, "(1 << 4)": 16, "~1": -2, "-(3)": -3, "7/2": 3, "-7/2": -3, "(-8)>>1": -4, "1U-2": -1,

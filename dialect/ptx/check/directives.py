@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...isa.row import SPECIAL_REGISTERS, VECTORS, Version
-from ..operands import SpaceOf
-from ..text.constants import ADDRESS_VALUE, MASKED_VALUE, ConstantError, evaluate
+from ..text.operands import ADDRESS_VALUE, MASKED_VALUE, ConstantError, SpaceOf, evaluate
 from ..text.reader import OperandError, elements
 from ..text.syntax import OPAQUE_TYPES, REGISTER_BITS, Function, Variable, directive_numbers, integer
 from ..verifier import TargetContext

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import prod
 
 from ...isa.row import VECTORS
-from .constants import DECIMAL, HEXADECIMAL, INTEGER, ConstantError, evaluate, spelled
+from .operands import DECIMAL, HEXADECIMAL, INTEGER, ConstantError, evaluate, spelled
 from .syntax import (
     IDENTIFIER,
     REGISTER_BITS,

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ....dialect.ptx.text.constants import ADDRESS_VALUE, MASKED_VALUE, evaluate
+from ....dialect.ptx.text.operands import ADDRESS_VALUE, MASKED_VALUE, evaluate
 from ....dialect.ptx.text.reader import OperandError, elements
 from ....dialect.ptx.text.syntax import Variable, bits_of, integer
 from ...base.errors import WarploomError
