@@ -41,6 +41,12 @@ class ElementType:
         return self.exponent > 0
 
     @property
+    def numpy(self) -> str:
+        """The type of its words in numpy or `ml_dtypes`: `float8_e4m3fn`, MLIR's f8E4M3FN, or `int4`."""
+        word = "bfloat" if self.name == "bf16" else "float" if self.is_float else "int" if self.signed else "uint"
+        return f"{word}{self.bits}" + f"_{self.mlir[2:].lower()}" * (self.is_float and self.bits <= 8)
+
+    @property
     def memory_bits(self) -> int:
         """Bits of an element in memory. Types of 6 bits take the low bits of a byte."""
         return 8 if self.bits == 6 else self.bits

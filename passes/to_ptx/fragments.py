@@ -147,26 +147,15 @@ def literal(type: FragmentType, value: float) -> Immediate:
     return word(sum(bits << place for place in range(0, 32, type.bits)))
 
 
-NARROW = {
-    "e4m3": "float8_e4m3fn",
-    "e5m2": "float8_e5m2",
-    "e3m2": "float6_e3m2fn",
-    "e2m3": "float6_e2m3fn",
-    "e2m1": "float4_e2m1fn",
-    "ue8m0": "float8_e8m0fnu",
-}
-"""What `ml_dtypes` calls the narrow floating-point types."""
-
-
 def element_bits(element: ElementType, value: float) -> int:
     """The bits of one element, rounded to nearest even."""
     if not element.is_float:
         return int(value) & ((1 << element.bits) - 1)
-    if element.name in NARROW:
+    if element.bits <= 8:
         import ml_dtypes
         import numpy as np
 
-        return int(np.array([value], getattr(ml_dtypes, NARROW[element.name])).view(np.uint8)[0])
+        return int(np.array([value], getattr(ml_dtypes, element.numpy)).view(np.uint8)[0])
     if element.name in ("f16", "f64"):
         return _bits(value, *{"f16": ("<e", "<H"), "f64": ("<d", "<Q")}[element.name])
     return _bits(_as_bf16(value), "<f", "<I") >> 16 if element.name == "bf16" else _bits(value, "<f", "<I")

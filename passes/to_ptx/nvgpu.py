@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i1, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from ...dialect.isa.form import BY_MLIR_NAME
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
@@ -31,14 +32,13 @@ from .products import descriptor_word
 from .synchronisation import COMPLETES, map_address
 from .thread_code import AnyVector, is_vector, number_of, vector_registers
 
-ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
-"""What PTX calls element types of products; others have the same name."""
-
 
 def _element(kind: Attribute, tf32: bool) -> str:
     """The element type of a product's operand in PTX."""
     name = type_name(kind.element_type if is_vector(kind) else kind)
-    return "tf32" if tf32 and name == "f32" else ELEMENTS.get(name, name)
+    if tf32 and name == "f32":
+        return "tf32"
+    return BY_MLIR_NAME[name].name if name in BY_MLIR_NAME else name
 
 
 # Products of a warp.

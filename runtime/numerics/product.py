@@ -221,8 +221,6 @@ ROWS: tuple[Arithmetic, ...] = (
 )
 """By architecture and family of operands."""
 
-_FAMILIES = {"e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "u8": "int8", "s4": "int4", "u4": "int4"}
-
 
 def family(row: Row) -> str:
     """The family of an instruction's operands, as `Arithmetic.family` has it."""
@@ -232,8 +230,8 @@ def family(row: Row) -> str:
         return "m8n8k4"
     if isinstance(row, WmmaMma) and row.a.name == "tf32":
         return "wmma tf32"
-    name = _FAMILIES.get(row.a.name, row.a.name)
-    return row.UNIT + name
+    narrow = 1 < row.a.bits <= 8
+    return row.UNIT + (f"{'fp' if row.a.is_float else 'int'}{row.a.bits}" if narrow else row.a.name)
 
 
 @cache

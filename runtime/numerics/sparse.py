@@ -7,7 +7,7 @@ stored, and one nibble of metadata, its code, says which. Source: PTX ISA 9.7.14
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,24 +39,13 @@ class SparsityError(ValueError):
 
 
 @cache
-def _magnitude_bits() -> dict[np.dtype[Any], int]:
-    """The bits of an element that make it other than zero, by numpy type. tf32 is kept in float32."""
-    import ml_dtypes  # which instructions do not need
+def _magnitude_bits(dtype: np.dtype[Any]) -> int:
+    """The bits of an element that make it other than zero: all but the sign of a float. tf32 is kept in float32."""
+    from ml_dtypes import finfo, iinfo  # which instructions do not need
 
-    return {
-        np.dtype(np.float16): 0x7FFF,
-        np.dtype(ml_dtypes.bfloat16): 0x7FFF,
-        np.dtype(np.float32): 0x7FFF_FFFF,
-        np.dtype(np.int8): 0xFF,
-        np.dtype(np.uint8): 0xFF,
-        np.dtype(ml_dtypes.float8_e4m3fn): 0x7F,
-        np.dtype(ml_dtypes.float8_e5m2): 0x7F,
-        np.dtype(ml_dtypes.float6_e3m2fn): 0x1F,
-        np.dtype(ml_dtypes.float6_e2m3fn): 0x1F,
-        np.dtype(ml_dtypes.float4_e2m1fn): 0x7,
-        np.dtype(ml_dtypes.int4): 0xF,
-        np.dtype(ml_dtypes.uint4): 0xF,
-    }
+    is_float = "float" in dtype.name
+    limits = cast("Any", finfo if is_float else iinfo)(dtype)
+    return (1 << limits.bits - is_float) - 1
 
 
 def positions(how: Granularity, code: int) -> tuple[int, ...]:
@@ -188,7 +177,7 @@ def _codes(units: Matrix, dtype: np.dtype[Any], how: Granularity) -> Codes:
 def _magnitude(units: Matrix, dtype: np.dtype[Any]) -> np.unsignedinteger[Any]:
     """A mask of the bits of a unit other than signs. Its elements are of type `dtype`."""
     elements = units.dtype.itemsize // dtype.itemsize
-    return units.dtype.type(sum(_magnitude_bits()[dtype] << 8 * dtype.itemsize * i for i in range(elements)))
+    return units.dtype.type(sum(_magnitude_bits(dtype) << 8 * dtype.itemsize * i for i in range(elements)))
 
 
 def _indices(codes: Codes, how: Granularity) -> NDArray[np.intp]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from ...dialect.isa.form import BY_MLIR_NAME
 from ..arguments.arrays import DTYPES, DType, element_of, integer_limits
 from ..arguments.launch_values import Scalar
 from ..arguments.structs import POINTER, Struct, TensorMap
@@ -22,8 +23,8 @@ SPELLINGS: Mapping[str, str] = {
     **{element: element for element in ELEMENT_NAMES},
     **{names.numpy: element for element, names in ELEMENT_NAMES.items()},
     **{f"{ptx}{bits}": f"{to}{bits}" for ptx, to in (("u", "ui"), ("b", "ui"), ("s", "i")) for bits in (8, 16, 32, 64)},
-    "u4": "ui4", "s4": "i4", "pred": "i1", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2", "ue8m0": "f8E8M0FNU",
-    "e2m3": "f6E2M3FN", "e3m2": "f6E3M2FN", "e2m1": "f4E2M1FN",
+    **{row.name: element for element, row in BY_MLIR_NAME.items() if element in ELEMENT_NAMES},
+    "pred": "i1",
 }  # fmt: skip
 """What MLIR, numpy and PTX call an element type, and its name in MLIR."""
 
