@@ -19,8 +19,7 @@ from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, pa
 from ..base.launch import DEFAULT, Dim3, Launch, Mapped, Options, Passed, Progress, Shifted, Word, cores, dim3
 from ..numerics.floats import Array
 from .machine.decode import NameScope, VariablePlace
-from .machine.functions import Functions
-from .machine.kernel import MATRICES, DecodedKernel, KernelDecoder, Observers, size_of
+from .machine.kernel import MATRICES, DecodedKernel, Functions, KernelDecoder
 from .machine.machine import KernelRun, Machine, Stats, geometry_of, shared_bytes
 from .machine.memory import (
     Buffer,
@@ -30,6 +29,7 @@ from .machine.memory import (
     Heap,
     InterpreterError,
     initial,
+    size_of,
     static_addresses,
 )
 from .machine.state import WORKSPACE, WORKSPACE_BYTES, State, align
@@ -287,6 +287,7 @@ def _three(sizes: Sequence[int] | None) -> Dim3 | None:
 
 def _checked(launch: KernelRun) -> Stats:
     from .watch.checks import CheckObserver
+    from .watch.findings import Observers
 
     checks = CheckObserver(launch.options.checks)
     others = () if launch.observer is None else (launch.observer,)

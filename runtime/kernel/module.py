@@ -378,7 +378,7 @@ def _observers(options: Options) -> tuple[Reporter | None, Tracer | None, Any]:
     """What makes the report and the trace of a launch, and all that observes it; None for what is not asked for."""
     if not (options.report or options.trace):
         return None, None, options.observer
-    from ..interp.machine.kernel import Observers
+    from ..interp.watch.findings import Observers
     from ..interp.watch.report import Reporter
 
     reporter, tracer = Reporter() if options.report else None, None

@@ -8,8 +8,9 @@ import numpy as np
 from interpreted import Array, program
 
 from warploom.runtime.interp.machine.events import Look, MemoryAccess, Selection
-from warploom.runtime.interp.machine.kernel import Observer, Observers
+from warploom.runtime.interp.machine.kernel import Observer
 from warploom.runtime.interp.machine.memory import Buffer
+from warploom.runtime.interp.watch.findings import Observers
 
 BODY = """.shared .align 16 .b8 tile[1024]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, tile;
 add.u32 %r3, %r3, %r2; ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r2, 1; add.u64 %rd1, %rd1, %rd2;

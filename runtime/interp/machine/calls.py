@@ -1,4 +1,4 @@
-"""Functions and jumps through tables: PTX ISA 7.1, 9.7.12.4 to .6.
+"""Functions, of the module and of the driver, and jumps through tables: PTX ISA 7.1, 9.7.12.4 to .6.
 
 A function stands once in the code of each kernel that calls it, with registers and memory of its own in every thread;
 one that may be called while it runs saves them on a stack. A hidden register holds where the thread goes back to.
@@ -8,8 +8,12 @@ Functions stand before their callers, so that threads that went in are done befo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import NoReturn, TypeAlias
+
+import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.instructions import find
@@ -17,10 +21,173 @@ from ....dialect.ptx.text.syntax import CallParts, Operand, Register, Symbol, op
 from ...numerics.floats import Array
 from .decode import DTYPES, Context, Formal, Frame, VariablePlace, meaning
 from .events import BoundStep, Selection
-from .functions import BUILTINS, parameter_bytes, parameter_word
-from .functions import call as builtin
-from .memory import ARGUMENTS, FaultError, thread_of
-from .state import Action, CallStack, RegisterSlot, Source, State, StorageLayout, acting, all_of
+from .memory import ARGUMENTS, FaultError, read_parts, thread_of
+from .state import (
+    Action,
+    CallStack,
+    PrintValue,
+    RegisterSlot,
+    Source,
+    State,
+    StorageLayout,
+    acting,
+    all_of,
+    arguments,
+    parse,
+    show,
+)
+
+# Functions of the driver: `vprintf`, `__assertfail`, `malloc`, `free`.
+#
+# Source: PTX Writer's Guide to Interoperability, 4 (System Calls); CUDA C++ Programming Guide, 10.34 to 10.36.
+
+Run: TypeAlias = Callable[[State, Selection, Sequence[Array]], "Array | None"]
+"""What a function does for the selected threads: arguments as uint64, one value for each; what it returns."""
+
+_LONGEST = 1 << 16
+"""Bytes after which a text without an end is cut."""
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A function of the driver: bytes of its arguments and of its result, and what it does."""
+
+    arguments: tuple[int, ...]
+    result: int
+    run: Run
+
+
+def builtin(ctx: Context, name: str, results: Sequence[Operand], actuals: Sequence[Operand]) -> Action:
+    """A call of a function of the driver."""
+    builtin = BUILTINS[name]
+    for what, sizes, operands in (("arguments", builtin.arguments, actuals), ("results", (builtin.result,), results)):
+        sizes = tuple(size for size in sizes if size)
+        if len(sizes) != len(operands):
+            ctx.fail(f"{name} has {len(sizes)} {what}, got {len(operands)}")
+    reads = [_value(ctx, o, size, ctx.source) for o, size in zip(actuals, builtin.arguments, strict=True)]
+    writes = [_value(ctx, o, builtin.result, ctx.dest) for o in results]
+
+    def step(state: State, sources: list[Array], targets: list[Array], sel: Selection) -> None:
+        answer = builtin.run(state, sel, [sel.pick(source).astype(np.uint64) for source in sources])
+        for target in targets:
+            sel.put(target, np.zeros(sel.count, np.uint64) if answer is None else answer)
+
+    return acting(step, all_of(reads), all_of(writes))
+
+
+def _value(ctx: Context, operand: Operand, size: int, take: Callable[[Operand, str], Source]) -> Source:
+    """An argument or a result of `size` bytes: a `.param` variable, or the source that `take` makes of the operand."""
+    place = ctx.names.places.get(operand.name) if isinstance(operand, Symbol) and operand.name != "_" else None
+    if place is None or not place.size:
+        return take(operand, f"b{8 * size}")
+    if place.size != size:
+        ctx.fail(f"expected a .param variable of {size} bytes, got one of {place.size}")
+    return parameter_word(place, size)
+
+
+def parameter_bytes(place: VariablePlace | None, size: int) -> Source:
+    """The bytes of a function's parameter, a row for each thread."""
+
+    def read(state: State) -> Array:
+        local, start = state.memory.local, (place.address(state) if place else 0) - ARGUMENTS
+        return local.buffer.data.reshape(local.base.size, -1)[:, start : start + size]
+
+    return read
+
+
+def parameter_word(place: VariablePlace | None, size: int) -> Source:
+    """A parameter of 1, 2, 4 or 8 bytes, as a word of each thread."""
+    read = parameter_bytes(place, size)
+    return lambda state: read(state).view(f"u{size}")[:, 0]
+
+
+# Memory
+
+
+def _text(state: State, address: int, lane: int) -> bytes:
+    """The bytes from a generic address to the first zero."""
+    (part,) = state.memory.memory.parts(np.array([address], np.uint64), 1, np.array([lane]))
+    at = int(part.index[0])
+    return part.buffer.data[at : at + _LONGEST].tobytes().partition(b"\0")[0]
+
+
+# The functions
+
+
+def _vprintf(state: State, sel: Selection, values: Sequence[Array]) -> Array:
+    """Prints what the format says. The result is the number of arguments; -1 without a format."""
+    formats, places = values
+    lanes, counts = sel.threads, np.full(sel.count, -1, np.int32)
+    texts: list[tuple[int, int, str]] = []
+    for address in np.unique(formats[formats != 0]):
+        chosen = np.flatnonzero(formats == address)
+        pieces = parse(_text(state, int(address), int(lanes[chosen[0]])))
+        fields = list(arguments(pieces))
+        counts[chosen] = len(fields)
+        columns = [_column(state, places[chosen] + np.uint64(at), n, kind, lanes[chosen]) for at, n, kind in fields]
+        for i, thread in enumerate(lanes[chosen].tolist()):
+            warp = thread % state.warps
+            cta, inner = divmod(warp, state.geometry.warps_per_cta)
+            texts.append((cta, inner * 32 + thread // state.warps, show(pieces, [column[i] for column in columns])))
+    state.prints.add(texts)
+    return counts
+
+
+def _column(state: State, addresses: Array, size: int, kind: str, lanes: Array) -> list[PrintValue]:
+    """One argument of `size` bytes of every thread: floats, integers, or the text that a pointer leads to."""
+    words = read_parts(state.memory.memory.parts(addresses, size, lanes), addresses.size, size)
+    if kind in "eEfFgGaA":
+        return words.view(np.float64).tolist()
+    if kind == "s":
+        pairs = zip(words.tolist(), lanes.tolist(), strict=True)
+        return [_text(state, address, lane) if address else b"(null)" for address, lane in pairs]
+    return words.tolist()
+
+
+def _assertfail(state: State, sel: Selection, arguments: Sequence[Array]) -> None:
+    """Always raises FaultError, with what the assertion says."""
+    lanes = sel.threads
+    first = int(lanes[0])
+    message, file, line, function = (int(values[0]) for values in arguments[:4])
+    text, where, name = (_one_line(_text(state, at, first)) for at in (message, file, function))
+    others = f"; {sel.count - 1} other threads fail here, too" if sel.count > 1 else ""
+    raise FaultError(
+        f"assertion `{text}` failed at {where}:{line} in {name}, thread {state.geometry.thread_index(first)}{others}",
+        first,
+    )
+
+
+def _one_line(text: bytes) -> str:
+    """A text of a kernel as an error can show it: what cannot be printed is written out."""
+    shown = text.decode(errors="replace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def _malloc(state: State, sel: Selection, values: Sequence[Array]) -> Array:
+    """Memory of the heap, one block for each thread; 0 where there is none left."""
+    memory = state.memory.memory
+    return np.array([memory.heap.allocate(memory, size) for size in values[0].tolist()], np.uint64)
+
+
+def _free(state: State, sel: Selection, values: Sequence[Array]) -> None:
+    """Raises FaultError for what is no block of the heap, or no longer."""
+    memory = state.memory.memory
+    for address, thread in zip(values[0].tolist(), sel.threads.tolist(), strict=True):
+        if address and not memory.heap.release(memory, address):
+            message = f"free of {address:#x}, which malloc has not given, or which is free already"
+            raise FaultError(message, thread, address)
+
+
+BUILTINS: Mapping[str, Builtin] = MappingProxyType({
+    "vprintf": Builtin((8, 8), 4, _vprintf),
+    "__assertfail": Builtin((8, 8, 4, 8, 8), 0, _assertfail),
+    "malloc": Builtin((8,), 8, _malloc),
+    "free": Builtin((8,), 0, _free),
+})  # fmt: skip
+"""By name. A module that defines a function of the name itself has its own."""
+
+
+# Functions of the module.
 
 CALL = find("call")[0][0]
 """The row of all calls."""

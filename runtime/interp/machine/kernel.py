@@ -1,8 +1,9 @@
-"""A kernel decoded: a flat list of actions, with what it needs of registers and memory."""
+"""A kernel decoded: a flat list of actions, with what it needs of functions, registers and memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ....dialect.isa.row import NAMED, Row
@@ -14,21 +15,23 @@ from ....dialect.ptx.text.syntax import (
     Function,
     Instruction,
     Label,
+    Module,
     Operand,
     RegDecl,
     Register,
     Scope,
     Statement,
+    Symbol,
     Variable,
+    instructions,
     leaves,
     listed,
     statements,
 )
-from .calls import RESULT, RESULT_BYTES, RETURN, finish
+from .calls import BUILTINS, RESULT, RESULT_BYTES, RETURN, finish
 from .decode import Context, Formal, Frame, NameScope, VariablePlace, decode
-from .events import Events, Geometry, Look
-from .functions import CallError, Functions
-from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError
+from .events import Events, Geometry
+from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError, size_of
 from .state import Action, RegisterSlot, StackFrame, State, StorageLayout, align
 
 MATRICES = ("mma", "wmma")
@@ -107,14 +110,141 @@ class DecodedKernel:
         return "" if self.sources is None else self.sources.note_at(self.code[pc].source.line)
 
 
-def size_of(variable: Variable) -> tuple[int, int]:
-    """Bytes and alignment of a variable; an array of unknown size has none. Raises DecodeError for a type whose size is
-    not known."""
-    element = REGISTER_BITS.get(variable.type, 0) // 8 * variable.vector
-    if not element:
-        raise DecodeError(f"variable '{variable.name}' has type .{variable.type}, which is not supported")
-    count = 1 if variable.count is None else variable.count
-    return element * count, variable.align or element
+# Which functions a kernel calls, in which order they stand in its code, and which need a stack: PTX ISA 7.1, 9.7.12.5.
+#
+# A call through a register goes to any function whose address is taken somewhere in the module.
+
+_STACK = ("alloca", "stacksave", "stackrestore")
+
+CODE = 1 << 59
+"""Where the addresses of functions begin; nothing can be read there."""
+
+
+class CallError(DecodeError):
+    """What is wrong with a call, and which it is."""
+
+    def __init__(self, call: Instruction, message: str) -> None:
+        super().__init__(f"{call.opcode}: {message}")
+        self.call = call
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The functions of a module that have a body, in the order in which it first declares them, and those whose address
+    is taken. `initialised` has the names in the initialisers of module variables."""
+
+    bodies: Mapping[str, Function]
+    taken: frozenset[str]
+    initialised: Mapping[str, tuple[str, ...]]
+
+    @staticmethod
+    def of(module: Module) -> Functions:
+        """Finds them in instructions, initialisers and `.calltargets`."""
+        declared = dict.fromkeys(item.name for item in module.items if isinstance(item, Function))
+        bodies = {name: module.functions[name] for name in declared if name in module.functions}
+        initialised: dict[str, tuple[str, ...]] = {}
+        named: set[str] = set()
+        for item in module.items:
+            if isinstance(item, Variable) and item.init:
+                initialised[item.name] = tuple(re.findall(r"[\w$%]+", item.init))
+                named.update(initialised[item.name])
+            elif isinstance(item, Function):
+                named.update(_taken(item.body or ()))
+        taken = frozenset(name for name in named if name in bodies and not bodies[name].entry)
+        return Functions(bodies, taken, initialised)
+
+    @property
+    def addresses(self) -> dict[str, int]:
+        """The address of each function."""
+        return {name: CODE + 16 * number for number, name in enumerate(self.bodies, 1)}
+
+    def callees(self, function: Function) -> list[str]:
+        """The functions with a body that a function calls. Raises CallError for a call of an unknown function, or of a
+        kernel."""
+        names: list[str] = []
+        for call in instructions(function.body or ()):
+            if not call.is_call:
+                continue
+            callee = call.call.name
+            if not callee:
+                names += sorted(self.taken)
+            elif callee in self.bodies:
+                if self.bodies[callee].entry:
+                    raise CallError(call, f"'{callee}' is a kernel; only functions can be called")
+                names.append(callee)
+            elif callee not in BUILTINS:
+                raise CallError(call, f"function '{callee}' has no body in this module")
+        return list(dict.fromkeys(names))
+
+    def in_order(self, kernel: Function) -> tuple[list[Function], frozenset[str]]:
+        """The functions that a kernel calls, directly or not, callees before callers where the calls have no cycle. The
+        set has the names of functions that need a stack: recursive ones, and those that allocate."""
+        edges: dict[str, list[str]] = {}
+        order: list[Function] = []
+        self._visit(kernel, edges, order)
+        stacked = {name for name, f in self.bodies.items() if any(i.root in _STACK for i in instructions(f.body or ()))}
+        stacked.update(name for name in edges if name in _reachable(edges, name))
+        return order[:-1], frozenset(stacked)
+
+    def used(self, kernel: Function) -> tuple[list[Function], set[str]]:
+        """The functions that a kernel calls or whose address it may know, directly or not, and itself, in the order of
+        the module; and the names that they mention, initialisers included. Raises CallError for a call of a function
+        that is not there, or of a kernel."""
+        reached, seen, names = {kernel.name}, set[str](), list(self._named(kernel))
+        while names:
+            name = names.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            names += self.initialised.get(name, ())
+            function = self.bodies.get(name)
+            if function is not None and not function.entry:
+                reached.add(name)
+                names += self._named(function)
+        return [function for name, function in self.bodies.items() if name in reached], seen
+
+    def _named(self, function: Function) -> Iterator[str]:
+        yield from self.callees(function)
+        yield from _mentioned(function.body or (), frozenset(v.name for v in (*function.parameters, *function.returns)))
+
+    def _visit(self, function: Function, edges: dict[str, list[str]], order: list[Function]) -> None:
+        edges[function.name] = self.callees(function)
+        for name in edges[function.name]:
+            if name not in edges:
+                self._visit(self.bodies[name], edges, order)
+        order.append(function)
+
+
+def _reachable(edges: Mapping[str, Sequence[str]], start: str) -> set[str]:
+    """The functions that one calls, directly or not."""
+    seen: set[str] = set()
+    left = list(edges[start])
+    while left:
+        name = left.pop()
+        if name not in seen:
+            seen.add(name)
+            left += edges.get(name, ())
+    return seen
+
+
+def _mentioned(body: Sequence[Statement], hidden: frozenset[str]) -> Iterator[str]:
+    """The names of operands that the body does not declare: of variables and functions of the module, and labels."""
+    hidden |= {s.name for s in body if isinstance(s, Variable | RegDecl)}
+    for statement in body:
+        if isinstance(statement, Scope):
+            yield from _mentioned(statement.body, hidden)
+        elif isinstance(statement, Instruction):
+            named = (leaf.name for o in statement.operands for leaf in leaves(o) if isinstance(leaf, Symbol))
+            yield from (name for name in named if name not in hidden)
+
+
+def _taken(body: Sequence[Statement]) -> Iterator[str]:
+    """Names that stand for addresses, not for what is called."""
+    for statement in statements(body):
+        if isinstance(statement, Directive) and statement.text.startswith(".calltargets"):
+            yield from re.findall(r"[\w$%]+", statement.text)
+        elif isinstance(statement, Instruction) and not statement.is_call:
+            yield from (o.name for o in statement.operands if isinstance(o, Symbol))
 
 
 class KernelDecoder:
@@ -199,9 +329,8 @@ class KernelDecoder:
 
     def _shared_memory(self, module: Mapping[str, Variable]) -> None:
         """Gives shared variables their offsets and extents: those of the functions that the kernel uses, then those of
-        the module that these name. Each dynamic one lies behind them at its own alignment, and the static part is
-        padded to the largest alignment of dynamic ones in the module, named or not. Source: ptxas 13.0, sm_80, sm_90.
-        """
+        the module that these name. Each dynamic one lies behind them at its own alignment; the static part is padded to
+        the largest of dynamic ones in the module, named or not. Source: ptxas 13.0, sm_80, sm_90."""
         functions, named = self.functions.used(self.function)
         own = [v for f in functions for v in statements(f.body or ()) if isinstance(v, Variable)]
         every = [v for v in (*own, *module.values()) if v.space.startswith("shared")]
@@ -339,10 +468,8 @@ class KernelDecoder:
             raise self.error(str(error), instruction.line, instruction.column) from error
 
     def _polls(self, context: Context) -> bool:
-        if context.row.root != "bra":
-            return False
-        target = context.label(context.operands[0])
-        return any(traits(instruction.opcode).observes_others for instruction, _, _ in self.flat[target : context.pc])
+        again = self.flat[context.label(context.operands[0]) : context.pc] if context.row.root == "bra" else ()
+        return any(traits(instruction.opcode).observes_others for instruction, _, _ in again)
 
 
 # What looks on while a kernel runs: checks, reports and traces.
@@ -378,48 +505,3 @@ class Observer(Events):
 
     def end(self) -> None:
         """All threads of the batch have ended."""
-
-
-_EVENTS = tuple(name for name in vars(Events) if name not in ("watch", "issue") and not name.startswith("_"))
-
-
-class Observers(Observer):
-    """Several observers, of batches in one process. An event goes to those that listen to it."""
-
-    def __init__(self, members: Sequence[Observer]) -> None:
-        self.members = tuple(members)
-        for event in _EVENTS:
-            handlers = [getattr(member, event) for member in self.members]
-            ignored = getattr(Events, event)
-            if call := _all([h for h in handlers if getattr(h, "__func__", None) is not ignored]):
-                setattr(self, event, call)
-
-    def weight(self, shared: int, warps: int) -> int:
-        return sum(member.weight(shared, warps) for member in self.members)
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        for member in self.members:
-            member.begin(state, kernel)
-
-    def end(self) -> None:
-        for member in self.members:
-            member.end()
-
-    def watch(self, pc: int) -> Look | None:
-        return _all([member.watch(pc) for member in self.members])
-
-    def issue(self, pc: int) -> Look | None:
-        return _all([member.issue(pc) for member in self.members])
-
-
-def _all(calls: Sequence[Callable[..., None] | None]) -> Callable[..., None] | None:
-    """One callback that makes all calls that are not None; None if there are none."""
-    some = [call for call in calls if call is not None]
-    if len(some) < 2:
-        return some[0] if some else None
-
-    def call(*told: object, **named: object) -> None:
-        for one in some:
-            one(*told, **named)
-
-    return call

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....dialect.ptx.text.operands import ADDRESS_VALUE, MASKED_VALUE, evaluate
 from ....dialect.ptx.text.reader import OperandError, elements
-from ....dialect.ptx.text.syntax import Variable, bits_of, integer
+from ....dialect.ptx.text.syntax import REGISTER_BITS, Variable, bits_of, integer
 from ...base.errors import WarploomError
 from ...numerics.floats import Array
 
@@ -414,6 +414,16 @@ def check_writable(parts: tuple[Part, ...]) -> None:
 
 Address = Callable[[str], int | None]
 """The generic address of a variable or a function by its name; None if there is none."""
+
+
+def size_of(variable: Variable) -> tuple[int, int]:
+    """Bytes and alignment of a variable; an array of unknown size has none. Raises DecodeError for a type whose size is
+    not known."""
+    element = REGISTER_BITS.get(variable.type, 0) // 8 * variable.vector
+    if not element:
+        raise DecodeError(f"variable '{variable.name}' has type .{variable.type}, which is not supported")
+    count = 1 if variable.count is None else variable.count
+    return element * count, variable.align or element
 
 
 def initial(variable: Variable, size: int, address: Address) -> Array:

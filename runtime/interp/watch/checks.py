@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, cast
 
 from ....dialect import plugins
 from ...base.errors import ArgumentError
-from ..machine.kernel import Observer, Observers
+from ..machine.kernel import Observer
 from .accesses import Bounds, PendingReads, Proxies
 from .barriers import Barriers, Departures, RegisterPool, Transactions
 from .clocks import Clocks
-from .findings import CheckError, Findings
+from .findings import CheckError, Findings, Observers
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
 from .tensor_memory import LoadedRegisters, TensorAccesses

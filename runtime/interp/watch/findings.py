@@ -1,11 +1,12 @@
-"""What checks found, collected while a kernel runs on, and the base of all checks."""
+"""What checks found, collected while a kernel runs on; the base of all checks, and several observers as one."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
-from ..machine.kernel import Observer
+from ..machine.events import Events, Look
+from ..machine.kernel import DecodedKernel, Observer
 from ..machine.memory import Finding, InterpreterError, WarpOrder
 
 LISTED = 10
@@ -95,3 +96,48 @@ class Check(Observer):
         key = (finding.check, self.kernel.name, place, about, note)
         severity = "note" if note and not self.findings.strict else "error"
         self.findings.add(key, replace(finding, count=count, severity=severity, schedule=schedule, order=order))
+
+
+_EVENTS = tuple(name for name in vars(Events) if name not in ("watch", "issue") and not name.startswith("_"))
+
+
+class Observers(Observer):
+    """Several observers, of batches in one process. An event goes to those that listen to it."""
+
+    def __init__(self, members: Sequence[Observer]) -> None:
+        self.members = tuple(members)
+        for event in _EVENTS:
+            handlers = [getattr(member, event) for member in self.members]
+            ignored = getattr(Events, event)
+            if call := _all([h for h in handlers if getattr(h, "__func__", None) is not ignored]):
+                setattr(self, event, call)
+
+    def weight(self, shared: int, warps: int) -> int:
+        return sum(member.weight(shared, warps) for member in self.members)
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        for member in self.members:
+            member.begin(state, kernel)
+
+    def end(self) -> None:
+        for member in self.members:
+            member.end()
+
+    def watch(self, pc: int) -> Look | None:
+        return _all([member.watch(pc) for member in self.members])
+
+    def issue(self, pc: int) -> Look | None:
+        return _all([member.issue(pc) for member in self.members])
+
+
+def _all(calls: Sequence[Callable[..., None] | None]) -> Callable[..., None] | None:
+    """One callback that makes all calls that are not None; None if there are none."""
+    some = [call for call in calls if call is not None]
+    if len(some) < 2:
+        return some[0] if some else None
+
+    def call(*told: object, **named: object) -> None:
+        for one in some:
+            one(*told, **named)
+
+    return call

@@ -16,9 +16,10 @@ from ....dialect.ptx.instructions import BULK, COPIES, PRODUCTS, Traits, family
 from ...numerics.floats import Array
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.flow import CLUSTER_BARRIER
-from ..machine.kernel import Observer, Observers
+from ..machine.kernel import Observer
 from ..machine.mbarriers import OperationGroups, phase
 from ..machine.memory import Buffer
+from .findings import Observers
 from .timeline import (
     LATENCY,
     SCHEDULERS,
