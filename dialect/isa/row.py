@@ -337,9 +337,8 @@ class Row:
     @property
     def reference(self) -> str:
         """Where the ISA has it: "PTX ISA 9.7.1.1", with the version of the text where it is not 9.0."""
-        return (
-            f"PTX ISA {self.section}" if self.text == (9, 0) else "PTX ISA {}.{}, {}".format(*self.text, self.section)
-        )
+        version = "" if self.text == (9, 0) else "{}.{}, ".format(*self.text)
+        return f"PTX ISA {version}{self.section}"
 
     @property
     def means(self) -> str:

@@ -410,9 +410,8 @@ def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf, rules: AddressR
         return _check_object(object_, type_of, rules) or None
     dimensions = 3 if slot.wider else 2
     if not isinstance(operand, Indexed) or not 2 <= len(operand.items) <= dimensions:
-        return (
-            f"expected [{'texture' if slot.wider else 'surface'}, {{coordinates}}], got {_describe(operand, type_of)}"
-        )
+        object_ = "texture" if slot.wider else "surface"
+        return f"expected [{object_}, {{coordinates}}], got {_describe(operand, type_of)}"
     *objects, where = operand.items
     problems = (_check_object(each, type_of, rules) for each in objects)
     if problem := next(filter(None, problems), ""):

@@ -307,9 +307,8 @@ _PLACES = re.compile(r"(?:\.loc|inlined_at)\s+(\d\w*\s+\d\w*\s+\d\w*)", re.ASCII
 
 def first_problem(module: Module) -> Diagnostic | None:
     """What `problems` begins with, in the order of the text; None if nothing is wrong with the module."""
-    return min(
-        Checker(module, TargetContext(module.version, module.targets, module.address_size)).problems(), default=None
-    )
+    context = TargetContext(module.version, module.targets, module.address_size)
+    return min(Checker(module, context).problems(), default=None)
 
 
 @dataclass(frozen=True)
@@ -329,9 +328,8 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
     diagnostics = [Diagnostic(error.line, error.column, error.message) for error in errors]
     if module is None:
         return Checked(diagnostics)
-    checker = Checker(
-        module, TargetContext(module.version, (target,) if target else module.targets, module.address_size)
-    )
+    targets = (target,) if target else module.targets
+    checker = Checker(module, TargetContext(module.version, targets, module.address_size))
     diagnostics.extend(checker.problems())
     diagnostics.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
     notes = sorted(replace(note, severity="note") for note in checker.notes())

@@ -383,9 +383,8 @@ class Machine:
 
     def _waiting(self, pc: int, mask: Array) -> str:
         source = self.kernel.code[pc].source
-        text = (
-            f"warps {self._warps(mask)} wait at line {source.line} ({source.opcode}){self.mbarriers.lacking(pc, mask)}"
-        )
+        lacking = self.mbarriers.lacking(pc, mask)
+        text = f"warps {self._warps(mask)} wait at line {source.line} ({source.opcode}){lacking}"
         if pc not in self.flow.parked:
             return text
         thread, gone = self.flow.missing(pc)
