@@ -269,11 +269,6 @@ _BYTES_ACROSS_16 = Layout.parse("r2 r3 c0 c1 c2 | r0 r1 c3")
 _BYTES_ACROSS_8 = Layout.parse("r1 r2 c0 c1 c2 | r0 c3")
 
 
-def registers(name: str, count: int, *, written: bool = False) -> Slot:
-    """An operand of `count` 32-bit registers in braces."""
-    return Slot(name, VECTOR, count=count, written=written, own=True)
-
-
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class _Matrices(Form):
     """`count` matrices of rows of 16 bytes between shared memory and registers, one after the other."""
@@ -350,7 +345,8 @@ class LoadMatrix(_Matrices):
 
     @cached_property
     def operands(self) -> tuple[Slot, ...]:
-        return (registers("d", self.registers, written=True), Slot("p", ADDRESS, self.space or "any"))
+        moved = Slot("d", VECTOR, count=self.registers, written=True, own=True)
+        return (moved, Slot("p", ADDRESS, self.space or "any"))
 
 
 @dataclass(frozen=True)
@@ -371,7 +367,7 @@ class StoreMatrix(_Matrices):
 
     @cached_property
     def operands(self) -> tuple[Slot, ...]:
-        return (Slot("p", ADDRESS, self.space or "any"), registers("r", self.registers))
+        return (Slot("p", ADDRESS, self.space or "any"), Slot("r", VECTOR, count=self.registers, own=True))
 
 
 @dataclass(frozen=True)

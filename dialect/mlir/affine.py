@@ -25,7 +25,6 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.linalg.ops import GenericOp, IndexOp, YieldOp
 from xdsl.dialects.math import FmaOp
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -222,7 +221,7 @@ class Nest(NamedTuple):
     @property
     def used(self) -> list[NestAccess]:
         """The accesses whose elements the body uses."""
-        return [access for access in self.accesses if access.element.uses and self.is_inside(access.element)]
+        return [access for access in self.accesses if access.element.uses and is_inside(access.element, self.body)]
 
     @property
     def maps(self) -> list[AffineMap]:
@@ -260,12 +259,7 @@ class Nest(NamedTuple):
     def captured(self) -> tuple[SSAValue, ...]:
         """The values outside of the nest that the body uses, without constants."""
         used = dict.fromkeys(value for op in self.body.ops for value in op.operands)
-        return tuple(value for value in used if not self.is_inside(value) and not is_constant(value))
-
-    def is_inside(self, value: SSAValue) -> bool:
-        """Whether a value is made in the body."""
-        owner = value.owner
-        return (owner if isinstance(value, BlockArgument) else getattr(owner, "parent", None)) is self.body
+        return tuple(value for value in used if not is_inside(value, self.body) and not is_constant(value))
 
     def along(self, loop: int) -> tuple[NestAccess, int, int] | None:
         """An access that has a dimension along this loop alone, the number of that dimension, and its size; None if
@@ -276,6 +270,11 @@ class Nest(NamedTuple):
             if loop in access.loops and isinstance(access.value.type, ShapedType)
         ]
         return next((each for each in accesses if each[2] >= 0), accesses[0] if accesses else None)
+
+
+def is_inside(value: SSAValue, block: Block) -> bool:
+    """Whether a value is an argument of a block, or a result of an operation in it."""
+    return (value.owner if isinstance(value.owner, Block) else value.owner.parent) is block
 
 
 def is_constant(value: SSAValue) -> bool:
@@ -373,20 +372,19 @@ def contracted(op: Operation) -> SSAValue | None:
     agree, as in MLIR's folding. None where the rounding is kept."""
     if not isinstance(op, arith.ExtFOp) or not isinstance(truncated := op.input.owner, arith.TruncFOp):
         return None
-    both = _may_contract(op) and _may_contract(truncated)
+    both = all(allows(one.properties.get("fastmath"), "contract") for one in (op, truncated))
     return truncated.input if both and truncated.input.type == op.result.type else None
 
 
-def _may_contract(op: Operation) -> bool:
-    flags = op.properties.get("fastmath")
-    return isinstance(flags, arith.FastMathFlagsAttr) and FastMathFlag.ALLOW_CONTRACT in flags.data
+def allows(flags: Attribute | None, *words: str) -> bool:
+    """Whether flags of `fastmath` have one of these, such as `contract`."""
+    return isinstance(flags, arith.FastMathFlagsAttr) and not flags.data.isdisjoint(words)
 
 
 def may_scale_sums(op: Operation) -> bool:
     """Whether a rounded multiple of a factor of a product may be left out, and the sum be multiplied instead:
     `fastmath<contract>` or `fastmath<reassoc>`."""
-    flags = op.properties.get("fastmath")
-    return _may_contract(op) or (isinstance(flags, arith.FastMathFlagsAttr) and FastMathFlag.REASSOC in flags.data)
+    return allows(op.properties.get("fastmath"), "contract", "reassoc")
 
 
 class Weighted(NamedTuple):
@@ -446,7 +444,7 @@ def _product_of(
             negated, rest = not negated, [owner.operand, *rest]
         elif (factor := _factor(value, block, zeros)) is not None:
             operands.append(factor)
-        elif _is_weight(value, block):
+        elif is_constant(value) or not is_inside(value, block):  # the same for every element
             weights.append(value)
         else:
             return None
@@ -454,13 +452,6 @@ def _product_of(
         return None
     (a, first), (b, second) = operands
     return Weighted((a, b), tuple(weights), negated, first and second)
-
-
-def _is_weight(value: SSAValue, block: Block) -> bool:
-    """Whether a value is the same for every element: a constant, or a number from outside of the body."""
-    owner = value.owner
-    outside = owner is not block and not (isinstance(owner, Operation) and owner.parent is block)
-    return isinstance(owner, arith.ConstantOp) or outside
 
 
 def _factor(value: SSAValue, block: Block, zeros: Collection[int] = ()) -> tuple[Factor, bool] | None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
@@ -21,7 +20,6 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import (
@@ -51,7 +49,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
 
-from ..mlir.affine import loops_of, may_be_alike
+from ..mlir.affine import allows, loops_of, may_be_alike
 from ..mlir.words import irdl_op_definition
 from .attributes import FragmentType, memory_of
 from .op_shapes import WarpOp, is_pure
@@ -230,8 +228,7 @@ class ElementRegion(CustomDirective):
 
 def is_approximate(op: Operation) -> bool:
     """Whether an operation of a region may be approximate: `fastmath<afn>`."""
-    flags = op.properties.get("fastmath")
-    return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
+    return allows(op.properties.get("fastmath"), "afn")
 
 
 def listed_types(types: Sequence[object]) -> str:

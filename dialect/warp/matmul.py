@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
-from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
@@ -16,7 +15,6 @@ from xdsl.dialects.builtin import (
     MemRefType,
     StringAttr,
 )
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
@@ -43,7 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES, KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4
 from ..isa.mma import Variant, blocks
-from ..mlir.affine import loops_of
+from ..mlir.affine import allows, loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, SCALES, element_row, memory_of
 from .elements import (
@@ -384,8 +382,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
     @property
     def is_approximate(self) -> bool:
         """Whether sums may be approximate."""
-        flags = self.attributes.get(FASTMATH)
-        return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
+        return allows(self.attributes.get(FASTMATH), "afn")
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:

@@ -16,7 +16,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import Rewriter
 
-from ...dialect.mlir.affine import FIXED, Nest, generic, map_along
+from ...dialect.mlir.affine import FIXED, Nest, generic, is_inside, map_along
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, remark
 from ..patterns import IndexBuilder, constant_value, erase_unused, rewrite_pattern
@@ -237,7 +237,7 @@ def read_in_order(op: GenericOp, rewriter: PatternRewriter) -> None:
         return
     source, places = reads[0].tensor, [_place(index, nest) for index in reads[0].indices]
     along = [place[0] for place in places if place is not None]
-    if len(along) < len(places) or nest.is_inside(source):
+    if len(along) < len(places) or is_inside(source, nest.body):
         return
     ones = [loop for loop, size in zip(nest.writes[0].loops, shape_of(op.outputs[0]), strict=True) if size == 1]
     for dimension, loop in enumerate(along):
