@@ -153,7 +153,7 @@ class Elements:
         return self._lower(_checked(op), operands)
 
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        handler = _HANDLERS[op.name]
+        handler = RULES[op.name]
         if isinstance(op, arith.SelectOp | arith.TruncFOp):
             return handler(self, op, operands)
         return handler(self, op, [self.rounded(element) for element in operands])
@@ -231,8 +231,8 @@ def _checked(op: Operation) -> Operation:
                  f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
         if value in op.operands and type_name(value.type) in EIGHT and not isinstance(op, arith.ExtFOp):
             fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one, or extended")
-    if op.name not in (*_HANDLERS, GeluOp.name):
-        names = ", ".join(sorted((*_HANDLERS, GeluOp.name)))
+    if op.name not in (*RULES, GeluOp.name):
+        names = ", ".join(sorted((*RULES, GeluOp.name)))
         fail(op, f"{op.name} is not lowered on elements; these are: {names}")
     return op
 
@@ -447,7 +447,7 @@ def _same_bits(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> H
     return HeldElement(e.emit("shr.s32", moved, 16) if source == "bf16" else moved)
 
 
-_HANDLERS: Mapping[str, Handler] = {
+RULES: Mapping[str, Handler] = {
     arith.ConstantOp.name: _constant,
     arith.AddfOp.name: _float("add.rn"),
     arith.SubfOp.name: _float("sub.rn"),

@@ -30,7 +30,7 @@ from ...dialect.mlir.gpu import GPU, GlobalIdOp, NumberAlong
 from ...dialect.warp.attributes import element_row, memory_of, type_name
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT, element_bits
-from .elements import EIGHT, LONG, Elements, HeldElement, elements_per_register, literal, ptx_type_of, value_registers
+from .elements import EIGHT, RULES, Elements, HeldElement, elements_per_register, literal, ptx_type_of, value_registers
 from .emitter import At, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
@@ -39,7 +39,7 @@ from .memory_views import bytes_together, place_of
 
 AnyVector: TypeAlias = VectorType[Attribute]
 
-WIDE = ("f64", LONG)
+WIDE = ("f64", "b64")
 """The types of registers of 64 bits."""
 
 
@@ -173,19 +173,15 @@ def arithmetic(lowering: KernelLowering, op: Operation) -> None:
     give_vector(lowering, op, [elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)])
 
 
-ARITHMETIC = (
-    arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
-    arith.MaxnumfOp, arith.MinnumfOp, arith.CmpfOp, arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.UIToFPOp,
-    arith.FPToSIOp, arith.FPToUIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.MaxSIOp, arith.MaxUIOp,
-    arith.DivSIOp, arith.RemSIOp, arith.ShLIOp, arith.ShRSIOp, arith.ShRUIOp, arith.BitcastOp,
-    math.AbsFOp, math.FmaOp, math.FloorOp, math.CeilOp, math.RoundEvenOp, math.TruncOp, math.ExpOp, math.Exp2Op,
-    math.LogOp, math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp, math.SinOp, math.CosOp, math.PowFOp,
-    vector.FMAOp,
+OF_INDICES = (
+    arith.ConstantOp, arith.CmpiOp, arith.SelectOp, arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.MinSIOp,
+    arith.MinUIOp, arith.DivUIOp, arith.RemUIOp, arith.AndIOp, arith.OrIOp, arith.XOrIOp,
 )  # fmt: skip
-"""What is lowered as it is in the bodies of kernels on whole matrices."""
+"""What is done to indices and conditions too, which `control_flow` lowers."""
 
-for _kind in ARITHMETIC:
-    lowers(_kind)(arithmetic)
+for _kind in (*arith.Arith.operations, *math.Math.operations, vector.FMAOp):
+    if (_kind.name in RULES and _kind not in OF_INDICES) or _kind is math.PowFOp:
+        lowers(_kind)(arithmetic)
 
 
 ARITH: Mapping[str, type[Operation]] = {op.name.removeprefix("arith."): op for op in arith.Arith.operations}
