@@ -19,17 +19,7 @@ from ..base.cache import unused
 from ..base.errors import WarploomError
 from ..base.launch import DEVICES, STDIN, is_ptx, read_source
 from .compile import add_compile, add_tune
-from .options import (
-    Commands,
-    add_cache,
-    add_command,
-    add_compilation,
-    add_no_cache,
-    add_seed,
-    filled,
-    natural,
-    positive,
-)
+from .options import Commands, add_cache, add_command, add_compiling, add_no_cache, add_seed, filled, natural, positive
 from .prove import add_judge, add_prove
 
 if TYPE_CHECKING:
@@ -282,7 +272,7 @@ def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[report
         "--in", dest="inputs", action="append", default=[], metavar="NAME=VALUE",
         help="an argument by position or %%name: FILE.npy, random, zeros, ones or nan; random:256x192 gives its sizes",
     )  # fmt: skip
-    add_compilation(group)
+    add_compiling(group)
 
 
 def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]

@@ -15,7 +15,7 @@ from ..base.launch import STDIN, Mapped, Passed, Shifted, Word, read_mlir
 from .options import (
     Commands,
     add_command,
-    add_compilation,
+    add_compiling,
     add_no_cache,
     add_seed,
     add_target,
@@ -64,8 +64,7 @@ def add_compile(commands: Commands) -> None:
         "-o", dest="out", type=filled, metavar="OUT", help="write to a file; default: -, standard output"
     )
     parser.add_argument("--emit", choices=ENDINGS, metavar="LEVEL", help=f"what to write: {', '.join(ENDINGS)}")
-    add_target(parser, "the file's own, else sm_90a")
-    add_compilation(parser)
+    add_compiling(parser, "the file's own, else sm_90a")
     parser.add_argument(
         "--prove", action="store_true", help="prove that the kernels compute the function, or fail (docs/prove.md)"
     )

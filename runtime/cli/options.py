@@ -57,7 +57,7 @@ def _at_least(least: int, text: str) -> int:
     return int(text)
 
 
-def add_target(parser: argparse.ArgumentParser, default: str) -> None:
+def add_target(parser: argparse._ActionsContainer, default: str) -> None:  # pyright: ignore[reportPrivateUsage]
     """Adds `--target`; `default` says which GPU is compiled for without it."""
     parser.add_argument("--target", type=filled, metavar="SM", help=f"compile for this GPU; default: {default}")
 
@@ -74,8 +74,11 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of random arrays (default 0)")
 
 
-def add_compilation(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Adds what says how a function is compiled: `--function`, `--schedule`, `--tf32`, `--tuned`."""
+def add_compiling(parser: argparse._ActionsContainer, target: str = "") -> None:  # pyright: ignore[reportPrivateUsage]
+    """Adds what says how a function is compiled: `--function`, `--schedule`, `--tf32`, `--tuned`; and `--target`, which
+    is `target` by default."""
+    if target:
+        add_target(parser, target)
     parser.add_argument("--function", type=filled, metavar="NAME", help="the function, if the file has several")
     parser.add_argument(
         "--schedule", action="append", default=[], metavar="KEY=VALUE",
@@ -105,7 +108,7 @@ def compiled(
     args: argparse.Namespace, source: str | Path | ModuleOp, target: str | None, file: str,
     on_phase: OnPhase | None = None,
 ) -> Kernel:  # fmt: skip
-    """The kernel of text, a file or a module, as the options of `add_compilation` say. Messages call it `file`."""
+    """The kernel of text, a file or a module, as the options of `add_compiling` say. Messages call it `file`."""
     from ..kernel.compile import compile
 
     return compile(

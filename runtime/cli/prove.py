@@ -14,18 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.errors import ArgumentError, WarploomError
 from ..base.launch import STDIN, is_ptx, read_source
-from .options import (
-    Commands,
-    add_command,
-    add_compilation,
-    add_seed,
-    add_target,
-    compiled,
-    filled,
-    natural,
-    positive,
-    sizes_of,
-)
+from .options import Commands, add_command, add_compiling, add_seed, compiled, filled, natural, positive, sizes_of
 
 if TYPE_CHECKING:
     from .. import KernelLaunch, Order, Proof
@@ -81,8 +70,7 @@ def add_prove(commands: Commands) -> None:
         help="print by which instructions an output, such as C[0,0], is summed up, and in which order; with --against, "
         "whether the other kernel computes all outputs that both have by the same ones",
     )  # fmt: skip
-    add_target(parser, "the file's own, else sm_90a")
-    add_compilation(parser)
+    add_compiling(parser, "the file's own, else sm_90a")
     add_seed(parser)
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
 

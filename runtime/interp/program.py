@@ -30,7 +30,7 @@ from .machine.memory import (
     InterpreterError,
     initial,
     size_of,
-    static_addresses,
+    static_places,
 )
 from .machine.state import WORKSPACE, WORKSPACE_BYTES, State, align
 
@@ -170,7 +170,7 @@ class Program:
         names = NameScope()
         self._variables: dict[str, Buffer] = {}
         self._heap = Heap()
-        self._places = static_addresses([v.name for v in variables.values() if v.space in ("global", "const")])
+        self._places = static_places([v.name for v in variables.values() if v.space in ("global", "const")])
         functions = Functions.of(module)
         self._addresses = functions.addresses | self._places
         for function, address in functions.addresses.items():

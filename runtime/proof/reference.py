@@ -28,16 +28,7 @@ from ...passes.diagnostics import place_of
 from ..arguments.arrays import DTYPES, DType
 from ..base.errors import HostError
 from ..numerics.floats import Array
-from ..reference import elements
-from ..reference.functions import (
-    Evaluation,
-    epilogue_nest,
-    evaluate_product,
-    in_blocks,
-    in_groups,
-    read_multiplied,
-    store,
-)
+from ..reference import elements, functions
 from ..reference.nests import COMBINED, EXTREMES, SUBTRACTED, SUMS, along_all, loop_numbers, sizes_of
 from ..reference.product import ACCUMULATORS, Reference, expanded, rounded
 from . import field
@@ -115,7 +106,7 @@ ElementsOf: TypeAlias = Callable[[SSAValue], BodyElements]
 """Evaluates a value of a body for some turns of its loops."""
 
 
-class FieldEvaluation(Evaluation):
+class FieldEvaluation(functions.Evaluation):
     """Evaluates a function on arrays of indices of values in a table. `seen` says what numbers were in the run of a
     kernel, rounded as there: keys in order, and values."""
 
@@ -193,7 +184,7 @@ class FieldEvaluation(Evaluation):
         return made._replace(shown=np.where(keys[at] == mine, values[at], made.shown))
 
     def _put(self, op: LinalgStructuredOperation, at: int, index: Array) -> None:
-        store(op, Reference.exact(index, self.scope[op.outputs[at]].dtype), self.scope, at)
+        functions.store(op, Reference.exact(index, self.scope[op.outputs[at]].dtype), self.scope, at)
 
     # Products of `warp.matmul`
 
@@ -201,12 +192,12 @@ class FieldEvaluation(Evaluation):
         """A product with its epilogue. Products of integers are exact."""
         scope = {v: replace(r, value=self.table.shown[r.value.astype(np.int64)]) for v, r in self.scope.items()
                  if r.value.ndim}  # fmt: skip
-        shown = evaluate_product(op, scope, self.accumulator).value
+        shown = functions.evaluate_product(op, scope, self.accumulator).value
         floats = any(ELEMENT_TYPES[name].is_float for name in op.multiplied)
         made = self._product(op) if floats else constants(shown).numbers
         index = self._kept(BodyElements(made, shown), shown.shape)
         if op.epilogue is not None:
-            nest = epilogue_nest(op, op.epilogue)
+            nest = functions.epilogue_nest(op, op.epilogue)
             self.scope[nest.body.args[0]] = Reference.exact(index)
             index = self._over(op, nest, loops_of(op.maps[2]), lambda part: part(nest.yielded[0]))
         self.scope[op.d].value[...] = index
@@ -235,11 +226,12 @@ class FieldEvaluation(Evaluation):
         numbers = self._read(matrix.value).numbers
         if at and op.b_stored is not None:
             stored = replace(matrix, value=self.table.shown[matrix.value.astype(np.int64)])
-            numbers = constants(read_multiplied(stored, op.b_stored.name).value - op.b_stored.zero).numbers
+            numbers = constants(functions.read_multiplied(stored, op.b_stored.name).value - op.b_stored.zero).numbers
         if at and op.group_scales is not None:
-            scales = in_groups(self.scope[op.group_scales].value, matrix.value.shape)
+            scales = functions.in_groups(self.scope[op.group_scales].value, matrix.value.shape)
         elif op.scales:
-            scales = in_blocks(self.scope[op.scales[at]].value, blocks()[op.variant], matrix.value.shape, along)
+            block, scales = blocks()[op.variant], self.scope[op.scales[at]].value
+            scales = functions.in_blocks(scales, block, matrix.value.shape, along)
         else:
             return numbers
         return field.multiply(numbers, self._read(scales).numbers)

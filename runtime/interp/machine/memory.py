@@ -265,7 +265,7 @@ class ParameterWindow(Window):
         )
 
 
-def static_addresses(names: Sequence[str]) -> dict[str, int]:
+def static_places(names: Sequence[str]) -> dict[str, int]:
     """The addresses of a module's variables, the lowest ones of global memory."""
     return {name: number << SPAN_BITS for number, name in enumerate(names, 1)}
 
@@ -294,7 +294,7 @@ class GlobalBuffers:
         return list({id(buffer): buffer for buffer in self._allocations.values()}.values())
 
     def put(self, address: int, buffer: Buffer) -> None:
-        """Gives a buffer an address of `static_addresses` or of the heap."""
+        """Gives a buffer an address of `static_places` or of the heap."""
         self._allocations[address >> SPAN_BITS] = buffer
 
     def mirrored(self, mirror: Callable[[Buffer], Buffer]) -> GlobalBuffers:

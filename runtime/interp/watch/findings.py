@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..machine.events import Events, Look
 from ..machine.kernel import DecodedKernel, Observer
 from ..machine.memory import Finding, InterpreterError, WarpOrder
+from ..machine.state import State
 
 LISTED = 10
 """Findings of each check that are listed; more are counted."""
