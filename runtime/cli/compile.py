@@ -12,19 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..base.errors import ArgumentError, WarploomError
 from ..base.launch import STDIN, Mapped, Passed, Shifted, Word, read_mlir
-from .options import (
-    Commands,
-    add_command,
-    add_compiling,
-    add_no_cache,
-    add_seed,
-    add_target,
-    add_tf32,
-    compiled,
-    filled,
-    positive,
-    schedule_options,
-)
+from . import options
 
 if TYPE_CHECKING:
     from ..kernel.kernel import Kernel
@@ -55,20 +43,20 @@ ENDINGS = {"mlir": ".mlir", "linalg": ".mlir", "ptx": ".ptx", "cubin": ".cubin",
 """How the name of a file with each level ends."""
 
 
-def add_compile(commands: Commands) -> None:
+def add_compile(commands: options.Commands) -> None:
     """Adds `warploom compile`."""
     summary = "compile an .mlir file to PTX or machine code"
-    parser = add_command(commands, "compile", _run, summary, COMPILE_TEXT, COMPILE_EXAMPLES)
+    parser = options.add_command(commands, "compile", _run, summary, COMPILE_TEXT, COMPILE_EXAMPLES)
     parser.add_argument("file", metavar="FILE", help="an .mlir file, or - for standard input")
     parser.add_argument(
-        "-o", dest="out", type=filled, metavar="OUT", help="write to a file; default: -, standard output"
+        "-o", dest="out", type=options.filled, metavar="OUT", help="write to a file; default: -, standard output"
     )
     parser.add_argument("--emit", choices=ENDINGS, metavar="LEVEL", help=f"what to write: {', '.join(ENDINGS)}")
-    add_compiling(parser, "the file's own, else sm_90a")
+    options.add_compiling(parser, "the file's own, else sm_90a")
     parser.add_argument(
         "--prove", action="store_true", help="prove that the kernels compute the function, or fail (docs/prove.md)"
     )
-    add_no_cache(parser)
+    options.add_no_cache(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -78,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
     text = read_mlir(args.file)
     if level == "cubin" and out is None and sys.stdout.isatty():
         raise WarploomError("--emit cubin writes machine code, which is no text; give a file with -o")
-    schedule = schedule_options(args.schedule)
+    schedule = options.schedule_options(args.schedule)
     _note_target(args, text)
     make = _between if level in ("mlir", "linalg") else _compiled
     data = make(args, text, level, schedule)
@@ -94,9 +82,8 @@ def _note_target(args: argparse.Namespace, text: str) -> None:
     """Say so where `--target` replaces a file's own. Only text that may have one is parsed for that."""
     if args.target and "warp.target" in text:
         from ..kernel.lowering import parse
-        from .options import requested_target
 
-        requested_target(args, parse(text, args.file))
+        options.requested_target(args, parse(text, args.file))
 
 
 def _level_of(emit: str | None, out: str | None) -> str:
@@ -130,7 +117,7 @@ def _refuse_idle(args: argparse.Namespace, level: str) -> None:
 
 def _compiled(args: argparse.Namespace, text: str, level: str, schedule: Mapping[str, str]) -> bytes:
     source = text + "\n" if args.file == STDIN else Path(args.file)  # text that ends a line is no path
-    kernel = compiled(args, source, args.target, args.file)
+    kernel = options.compiled(args, source, args.target, args.file)
     if args.prove:
         _prove(args, kernel, text)
     return _EMITTED[level](kernel)
@@ -228,24 +215,26 @@ SHOWN = 5
 """How many of the fastest are shown unless `--top` says so."""
 
 
-def add_tune(commands: Commands) -> None:
+def add_tune(commands: options.Commands) -> None:
     """Adds `warploom tune`."""
     summary = "find the fastest schedule of a product by measuring on the GPU"
-    tune = add_command(commands, "tune", _run_tune, summary, TUNE_TEXT, TUNE_EXAMPLES)
+    tune = options.add_command(commands, "tune", _run_tune, summary, TUNE_TEXT, TUNE_EXAMPLES)
     tune.add_argument(
         "file", metavar="FILE", nargs="?",
         help="an .mlir file with one function and one product, or - for standard input",
     )  # fmt: skip
-    tune.add_argument("--device", type=positive, nargs="?", const=PRODUCTS, metavar="N",
+    tune.add_argument("--device", type=options.positive, nargs="?", const=PRODUCTS, metavar="N",
                       help=f"measure N products (default {PRODUCTS}) and fit the model to this device")  # fmt: skip
-    add_target(tune, "the file's own, else the one in use, with --list sm_90a")
+    options.add_target(tune, "the file's own, else the one in use, with --list sm_90a")
     tune.add_argument("--tuned", type=_path, metavar="FILE.json",
                       help=f"keep the times and the schedules in this file (default {DEFAULT_FILE})")  # fmt: skip
     tune.add_argument("--cache", dest="tuned", type=_path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    tune.add_argument("--limit", type=positive, default=60, metavar="N", help="measure N schedules (default 60)")
-    tune.add_argument("--top", type=positive, metavar="N", help=f"show the N fastest (default {SHOWN})")
-    add_tf32(tune)
-    add_seed(tune)
+    tune.add_argument(
+        "--limit", type=options.positive, default=60, metavar="N", help="measure N schedules (default 60)"
+    )
+    tune.add_argument("--top", type=options.positive, metavar="N", help=f"show the N fastest (default {SHOWN})")
+    options.add_tf32(tune)
+    options.add_seed(tune)
     tune.set_defaults(seed=None)
     tune.add_argument("--in", dest="inputs", action="append", default=[], metavar="NAME=random:MxN",
                       help="the size of an argument, if the file does not have it; or a .npy file")  # fmt: skip
@@ -256,7 +245,7 @@ def add_tune(commands: Commands) -> None:
 
 def _path(text: str) -> Path:
     """A path that is not empty, for argparse."""
-    return Path(filled(text))
+    return Path(options.filled(text))
 
 
 def _run_tune(args: argparse.Namespace) -> int:

@@ -15,24 +15,12 @@ from ....dialect.ptx.instructions import TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol, bits_of, ranges
 from ...base.launch import Launch, Options, Progress
 from ...numerics.floats import Array
+from . import memory as spaces
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection, SharedWindow
 from .flow import OF_WARPGROUPS, Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer
 from .mbarriers import MbarrierObjects, OperationGroups
-from .memory import (
-    LOCAL_WINDOW,
-    PARAM_WINDOW,
-    SHARED_WINDOW,
-    Buffer,
-    FaultError,
-    Finding,
-    GlobalBuffers,
-    InterpreterError,
-    MachineLimitError,
-    MemorySpaces,
-    ParameterWindow,
-    Window,
-)
+from .memory import Buffer, FaultError, Finding, GlobalBuffers, InterpreterError, MachineLimitError
 from .state import RESERVED_BYTES, Prints, State, align
 from .tensor_memory import TensorMemory
 
@@ -210,7 +198,7 @@ class Machine:
         self.state, self.mbarriers = state, state.mbarriers
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
-    def _memory(self) -> MemorySpaces:
+    def _memory(self) -> spaces.MemorySpaces:
         geometry, size = self.geometry, shared_bytes(self.launch)
         stride = align(size, 128)
         data = Buffer("shared memory", np.zeros(geometry.ctas * stride, np.uint8))
@@ -218,12 +206,13 @@ class Machine:
         local_size = self.kernel.layout.local_bytes
         own = align(local_size, 16)
         local_data = Buffer("local memory", np.zeros(geometry.threads * own, np.uint8))
-        local = Window("local", local_data, np.arange(geometry.threads) * own, local_size)
+        local = spaces.Window("local", local_data, np.arange(geometry.threads) * own, local_size)
         zeros = np.broadcast_to(np.int64(0), (geometry.threads,))
         parameters = Buffer("kernel parameters", self.launch.parameters, writable=False)
-        param = ParameterWindow(parameters, zeros, self.kernel.layout.parameter_bytes, local)
-        self.launch.memory.windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
-        return MemorySpaces(self.launch.memory, shared, cluster, local, param)
+        param = spaces.ParameterWindow(parameters, zeros, self.kernel.layout.parameter_bytes, local)
+        windows = {spaces.SHARED_WINDOW: cluster, spaces.LOCAL_WINDOW: local, spaces.PARAM_WINDOW: param}
+        self.launch.memory.windows.update(windows)
+        return spaces.MemorySpaces(self.launch.memory, shared, cluster, local, param)
 
     def _bind(self, pc: int, decoded: Decoded) -> BoundStep:
         inner, observer = decoded.action(self.state), self.state.observer
