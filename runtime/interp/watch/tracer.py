@@ -19,20 +19,13 @@ from ..machine.flow import CLUSTER_BARRIER
 from ..machine.kernel import Observer
 from ..machine.mbarriers import OperationGroups, phase
 from ..machine.memory import Buffer
+from . import timeline as model
 from .findings import Observers
 from .timeline import (
-    LATENCY,
-    SCHEDULERS,
-    TENSOR_PRODUCT,
     LaunchTrace,
     Pipe,
     Timeline,
     TraceEvent,
-    TraceKind,
-    WarpRow,
-    copy_cycles,
-    joined,
-    product_cycles,
 )
 
 TENSOR_MEMORY = "tcgen05."
@@ -71,7 +64,7 @@ class TracedGroups(Traced):
         """An operation that joins the open group of an agent."""
         key = agent, self.queue.committed(agent)
         if key in self.open:
-            self.open[key] = joined(self.open[key], operation)
+            self.open[key] = model.joined(self.open[key], operation)
         else:
             self.open[key] = operation
             self.queue.issue(np.array([agent]), lambda _: self.done.append(self.open.pop(key)))
@@ -164,9 +157,9 @@ class TracedCopies(TracedGroups):
         elif not of_threads and access.kind == "copy":
             self._bulk_copy(access)
 
-    def _fly(self, warp: int, cta: int, kind: TraceKind, name: str, pc: int, size: int) -> TraceEvent:
-        now, cycles = self.timeline.now(warp), copy_cycles(size)
-        end = self.ways[cta].take(now, cycles) + cycles + LATENCY
+    def _fly(self, warp: int, cta: int, kind: model.TraceKind, name: str, pc: int, size: int) -> TraceEvent:
+        now, cycles = self.timeline.now(warp), model.copy_cycles(size)
+        end = self.ways[cta].take(now, cycles) + cycles + model.LATENCY
         return self.timeline.event(warp, kind, name, pc, now - 1, end, {"bytes": size}, asynchronous=True)
 
     # Copies of threads
@@ -335,13 +328,13 @@ class TracedProducts(TracedGroups):
             return self._issue(pc, row)
         return self._execute(pc, row) if isinstance(row, Mma | WmmaMma) else super().look(pc, traits)
 
-    def _execute(self, pc: int, row: WarpRow) -> Look:
-        cycles, name = product_cycles(row), f"{family(row.spelling)} {row.shape}"
+    def _execute(self, pc: int, row: model.WarpRow) -> Look:
+        cycles, name = model.product_cycles(row), f"{family(row.spelling)} {row.shape}"
 
         def look(sel: Selection) -> None:
             line = self.timeline
             for warp in line.of(sel).tolist():
-                core = self.cores[line.cta(warp), warp % line.per_cta % SCHEDULERS]
+                core = self.cores[line.cta(warp), warp % line.per_cta % model.SCHEDULERS]
                 start = core.take(line.now(warp) - 1, cycles)
                 line.clock[warp] = start + 1
                 line.run(warp, "product", name, pc, start, {"products": 1, "busy": cycles})
@@ -351,7 +344,7 @@ class TracedProducts(TracedGroups):
     # Warpgroups
 
     def _issue(self, pc: int, row: Wgmma) -> Look:
-        cycles = product_cycles(row)
+        cycles = model.product_cycles(row)
 
         def look(sel: Selection) -> None:
             for group in self.agents(sel):
@@ -384,7 +377,7 @@ class TracedTensorProducts(TracedGroups):
             return
         cta = int(access.start[0]) // (access.buffer.size // line.state.geometry.ctas)
         for _, warp in line.of_threads(access.threads[:1]):
-            now, cycles = line.now(warp), max(1, access.start.size // TENSOR_PRODUCT)
+            now, cycles = line.now(warp), max(1, access.start.size // model.TENSOR_PRODUCT)
             end, details = self.ways[cta].take(now, cycles) + cycles, {"products": 1, "busy": cycles}
             event = line.event(warp, "product", "tcgen05.mma", access.pc, now - 1, end, details, asynchronous=True)
             self.put_in_group(warp, event)
@@ -433,13 +426,13 @@ class TracedStores(TracedGroups):
     def _store_bulk(self, access: MemoryAccess) -> None:
         line, name = self.timeline, self.timeline.traits(access.pc).first(5)
         for warp, _, size in self.bytes_of_threads(access):
-            now, cycles = line.now(warp), copy_cycles(size)
-            end = self.ways[line.cta(warp)].take(now, cycles) + cycles + LATENCY
+            now, cycles = line.now(warp), model.copy_cycles(size)
+            end = self.ways[line.cta(warp)].take(now, cycles) + cycles + model.LATENCY
             event = line.event(warp, "store", name, access.pc, now - 1, end, {"bytes": size}, asynchronous=True)
             self.put_in_group(warp, event)
 
     def until(self, done: TraceEvent, traits: Traits) -> int:
-        return done.end - (LATENCY if traits.bindings["READ"] else 0)
+        return done.end - (model.LATENCY if traits.bindings["READ"] else 0)
 
     def waiting(self, traits: Traits) -> str:
         return traits.opcode
