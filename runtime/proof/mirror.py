@@ -13,21 +13,13 @@ from functools import partial
 import numpy as np
 
 from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Vector
+from ..interp.machine import memory as windows
 from ..interp.machine.decode import Context, Multiply, Updates, meaning_of
 from ..interp.machine.events import BoundStep, Selection, SharedWindow
 from ..interp.machine.flow import Flow
 from ..interp.machine.kernel import Decoded
 from ..interp.machine.mbarriers import BulkCopy, MbarrierObjects, OperationGroups
-from ..interp.machine.memory import (
-    LOCAL_WINDOW,
-    PARAM_WINDOW,
-    SHARED_WINDOW,
-    Buffer,
-    MachineLimitError,
-    MemorySpaces,
-    ParameterWindow,
-    Window,
-)
+from ..interp.machine.memory import Buffer, MachineLimitError, Window
 from ..interp.machine.state import Action, Prints, RegisterSlot, State, StorageLayout, align
 from ..interp.machine.tensor_memory import TensorMemory
 from ..numerics.floats import Array
@@ -142,12 +134,12 @@ class Mirror:
         own, cluster = (SharedWindow(shared, geometry, stride, real.shared.size, remote) for remote in (False, True))
         local = Window("local", Buffer("shadow of local memory", self.local[k]), real.local.base, real.local.size)
         maps, plain = (
-            ParameterWindow(buffer, real.param.base, real.param.size, local)
+            windows.ParameterWindow(buffer, real.param.base, real.param.size, local)
             for buffer in (real.param.buffer, Buffer("parameters", np.zeros_like(real.param.buffer.data)))
         )
         memory = real.memory.mirrored(lambda buffer: Buffer(buffer.name, self._of(buffer)[k], buffer.writable))
-        memory.windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: maps})
-        spaces = MemorySpaces(memory, own, cluster, local, plain)
+        memory.windows.update({windows.SHARED_WINDOW: cluster, windows.LOCAL_WINDOW: local, windows.PARAM_WINDOW: maps})
+        spaces = windows.MemorySpaces(memory, own, cluster, local, plain)
         state = State(geometry, {}, spaces, self.real.addresses)
         state.banks, state.flow = {bits: bank[:, k] for bits, bank in self.banks.items()}, self.real.flow
         state.bulk_groups, state.prints = OperationGroups(state.threads), Prints()
