@@ -199,7 +199,7 @@ class Machine:
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
     def _memory(self) -> spaces.MemorySpaces:
-        geometry, size = self.geometry, shared_bytes(self.launch)
+        geometry, memory, size = self.geometry, self.launch.memory, shared_bytes(self.launch)
         stride = align(size, 128)
         data = Buffer("shared memory", np.zeros(geometry.ctas * stride, np.uint8))
         shared, cluster = (SharedWindow(data, geometry, stride, size, remote) for remote in (False, True))
@@ -210,9 +210,8 @@ class Machine:
         zeros = np.broadcast_to(np.int64(0), (geometry.threads,))
         parameters = Buffer("kernel parameters", self.launch.parameters, writable=False)
         param = spaces.ParameterWindow(parameters, zeros, self.kernel.layout.parameter_bytes, local)
-        windows = {spaces.SHARED_WINDOW: cluster, spaces.LOCAL_WINDOW: local, spaces.PARAM_WINDOW: param}
-        self.launch.memory.windows.update(windows)
-        return spaces.MemorySpaces(self.launch.memory, shared, cluster, local, param)
+        memory.windows.update({spaces.SHARED_WINDOW: cluster, spaces.LOCAL_WINDOW: local, spaces.PARAM_WINDOW: param})
+        return spaces.MemorySpaces(memory, shared, cluster, local, param)
 
     def _bind(self, pc: int, decoded: Decoded) -> BoundStep:
         inner, observer = decoded.action(self.state), self.state.observer
