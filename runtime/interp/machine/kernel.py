@@ -8,26 +8,9 @@ from dataclasses import dataclass, replace
 
 from ....dialect.isa.row import NAMED, Row
 from ....dialect.ptx.instructions import Traits, traits
+from ....dialect.ptx.text import syntax
 from ....dialect.ptx.text.source_lines import SourceLines
-from ....dialect.ptx.text.syntax import (
-    REGISTER_BITS,
-    Directive,
-    Function,
-    Instruction,
-    Label,
-    Module,
-    Operand,
-    RegDecl,
-    Register,
-    Scope,
-    Statement,
-    Symbol,
-    Variable,
-    instructions,
-    leaves,
-    listed,
-    statements,
-)
+from ....dialect.ptx.text.syntax import REGISTER_BITS, Function, Instruction, Operand, RegDecl, Statement, Variable
 from .calls import BUILTINS, RESULT, RESULT_BYTES, RETURN, finish
 from .decode import Context, Formal, Frame, NameScope, VariablePlace, decode
 from .events import Events, Geometry
@@ -61,12 +44,12 @@ class Decoded:
 
     def slot(self, operand: object) -> RegisterSlot | None:
         """The register of an operand, or of the base of an address; None for special registers and other operands."""
-        name = operand.name if isinstance(operand, Register) else ""
+        name = operand.name if isinstance(operand, syntax.Register) else ""
         return next((slot for slot in (*self.reads, *self.writes) if slot.name == name), None) if name else None
 
     def slots(self, operand: Operand) -> list[RegisterSlot]:
         """The registers of an operand."""
-        return [slot for leaf in leaves(operand) if (slot := self.slot(leaf)) is not None]
+        return [slot for leaf in syntax.leaves(operand) if (slot := self.slot(leaf)) is not None]
 
     def named(self) -> dict[str, Operand]:
         """The operands by the row's names; trailing optional ones may be missing."""
@@ -138,7 +121,7 @@ class Functions:
     initialised: Mapping[str, tuple[str, ...]]
 
     @staticmethod
-    def of(module: Module) -> Functions:
+    def of(module: syntax.Module) -> Functions:
         """Finds them in instructions, initialisers and `.calltargets`."""
         declared = dict.fromkeys(item.name for item in module.items if isinstance(item, Function))
         bodies = {name: module.functions[name] for name in declared if name in module.functions}
@@ -162,7 +145,7 @@ class Functions:
         """The functions with a body that a function calls. Raises CallError for a call of an unknown function, or of a
         kernel."""
         names: list[str] = []
-        for call in instructions(function.body or ()):
+        for call in syntax.instructions(function.body or ()):
             if not call.is_call:
                 continue
             callee = call.call.name
@@ -182,7 +165,9 @@ class Functions:
         edges: dict[str, list[str]] = {}
         order: list[Function] = []
         self._visit(kernel, edges, order)
-        stacked = {name for name, f in self.bodies.items() if any(i.root in _STACK for i in instructions(f.body or ()))}
+        stacked = {
+            name for name, f in self.bodies.items() if any(i.root in _STACK for i in syntax.instructions(f.body or ()))
+        }
         stacked.update(name for name in edges if name in _reachable(edges, name))
         return order[:-1], frozenset(stacked)
 
@@ -231,20 +216,20 @@ def _mentioned(body: Sequence[Statement], hidden: frozenset[str]) -> Iterator[st
     """The names of operands that the body does not declare: of variables and functions of the module, and labels."""
     hidden |= {s.name for s in body if isinstance(s, Variable | RegDecl)}
     for statement in body:
-        if isinstance(statement, Scope):
+        if isinstance(statement, syntax.Scope):
             yield from _mentioned(statement.body, hidden)
         elif isinstance(statement, Instruction):
-            named = (leaf.name for o in statement.operands for leaf in leaves(o) if isinstance(leaf, Symbol))
-            yield from (name for name in named if name not in hidden)
+            leaves = (leaf for operand in statement.operands for leaf in syntax.leaves(operand))
+            yield from (leaf.name for leaf in leaves if isinstance(leaf, syntax.Symbol) and leaf.name not in hidden)
 
 
 def _taken(body: Sequence[Statement]) -> Iterator[str]:
     """Names that stand for addresses, not for what is called."""
-    for statement in statements(body):
-        if isinstance(statement, Directive) and statement.text.startswith(".calltargets"):
+    for statement in syntax.statements(body):
+        if isinstance(statement, syntax.Directive) and statement.text.startswith(".calltargets"):
             yield from re.findall(r"[\w$%]+", statement.text)
         elif isinstance(statement, Instruction) and not statement.is_call:
-            yield from (o.name for o in statement.operands if isinstance(o, Symbol))
+            yield from (o.name for o in statement.operands if isinstance(o, syntax.Symbol))
 
 
 class KernelDecoder:
@@ -332,7 +317,7 @@ class KernelDecoder:
         the module that these name. Each dynamic one lies behind them at its own alignment; the static part is padded to
         the largest of dynamic ones in the module, named or not. Source: ptxas 13.0, sm_80, sm_90."""
         functions, named = self.functions.used(self.function)
-        own = [v for f in functions for v in statements(f.body or ()) if isinstance(v, Variable)]
+        own = [v for f in functions for v in syntax.statements(f.body or ()) if isinstance(v, Variable)]
         every = [v for v in (*own, *module.values()) if v.space.startswith("shared")]
         dynamic = [v for v in every if v.linking == "extern"]
         end = 0
@@ -432,21 +417,21 @@ class KernelDecoder:
                     self.flat.append((statement, names, frame))
                     if statement.is_call and statement.call.results:
                         self.flat.append((statement._replace(opcode=RETURN), names, frame))
-                case Label():
+                case syntax.Label():
                     if statement.name in names.labels.maps[0]:
                         raise self.error(f"label '{statement.name}' is defined twice", statement.line)
                     names.labels[statement.name] = len(self.flat)
                     label = statement.name
-                case Directive() if statement.text.startswith(".branchtargets"):
+                case syntax.Directive() if statement.text.startswith(".branchtargets"):
                     try:
-                        names.tables[label] = listed(statement.text)
+                        names.tables[label] = syntax.listed(statement.text)
                     except ValueError as error:
                         raise self.error(str(error), statement.line) from error
                 case RegDecl():
                     self._registers(statement, names)
                 case Variable():
                     self._variable(statement, names)
-                case Scope():
+                case syntax.Scope():
                     self._flatten(statement.body, names.inner(), frame)
                 case _:
                     pass
@@ -456,7 +441,7 @@ class KernelDecoder:
         try:
             action = finish(context) if instruction.opcode == RETURN else decode(context)
             guard = instruction.guard
-            slot = context.slot(Register(guard.register)) if guard else None
+            slot = context.slot(syntax.Register(guard.register)) if guard else None
             if slot is not None and slot.bits != 1:
                 context.fail(f"the guard {guard.register if guard else ''} is not a predicate")
             negated = bool(guard and guard.negated)
