@@ -11,30 +11,22 @@ from types import MappingProxyType
 from typing import Literal
 
 from ..isa.row import exists
+from .text import syntax
 from .text.reader import ATTRIBUTE, VARIABLE, Cursor, OperandError, OperandReader, constant
 from .text.syntax import (
     IDENTIFIER,
-    REGISTER_BITS,
     Comment,
-    Directive,
     Function,
-    Guard,
     Instruction,
-    Label,
-    Module,
-    Operand,
     PtxSyntaxError,
-    RegDecl,
     Register,
-    Scope,
     Statement,
     Symbol,
     Variable,
-    root_of,
 )
 
 
-def parse_ptx(text: str, name: str = "<ptx>") -> Module:
+def parse_ptx(text: str, name: str = "<ptx>") -> syntax.Module:
     """Reads a PTX translation unit; `name` is the file's, for messages. Raises PtxSyntaxError at the first statement
     that is not PTX."""
     module, errors = read_ptx(text, name)
@@ -43,7 +35,7 @@ def parse_ptx(text: str, name: str = "<ptx>") -> Module:
     return module
 
 
-def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyntaxError]]:
+def read_ptx(text: str, name: str = "<ptx>") -> tuple[syntax.Module | None, list[PtxSyntaxError]]:
     """A PTX translation unit without its unreadable statements, and an error for each of them. The module is None if
     the text does not name its PTX version and target."""
     reader = _Parser(text, name)
@@ -124,9 +116,9 @@ class _Parser(Cursor):
 
     # Module
 
-    def module(self) -> Module:
+    def module(self) -> syntax.Module:
         version, targets, size, version_at, target_at = (0, 0), (), 64, (1, 1), (1, 1)
-        items: list[Function | Variable | Directive | Comment] = []
+        items: list[Function | Variable | syntax.Directive | Comment] = []
         preamble: tuple[Comment, ...] = ()
         stated: set[str] = set()
         while self.skip_space() < len(self.text):
@@ -161,7 +153,7 @@ class _Parser(Cursor):
         if version == (0, 0) or not targets:
             missing = ".target" if version != (0, 0) else ".version"
             raise self.error(f"the file has no {missing}; PTX begins with .version, .target, .address_size", 0)
-        return Module(version, targets, size, tuple(items), preamble, target_at, version_at)
+        return syntax.Module(version, targets, size, tuple(items), preamble, target_at, version_at)
 
     @staticmethod
     def begins(kind: str, stated: set[str], items: Iterable[object]) -> bool:
@@ -177,7 +169,7 @@ class _Parser(Cursor):
             self.note(f"there is no PTX {text}", position)
         return version
 
-    def item(self) -> Iterator[Function | Variable | Directive | Comment]:
+    def item(self) -> Iterator[Function | Variable | syntax.Directive | Comment]:
         start = self.position
         if self.text.startswith("//", start):
             end = self.text.find("\n", start)
@@ -187,7 +179,7 @@ class _Parser(Cursor):
             yield self.function(match)
         elif VARIABLE.match(self.text, start):
             for declared in self.declared():
-                if isinstance(declared, RegDecl):
+                if isinstance(declared, syntax.RegDecl):
                     self.note("a .reg declaration must stand inside a function", start)
                 else:
                     self.declare_variables((declared,))
@@ -199,7 +191,7 @@ class _Parser(Cursor):
         else:
             raise self.error(f"expected a directive, a variable or a function, got {self.next_word()}")
 
-    def directive(self) -> Directive:
+    def directive(self) -> syntax.Directive:
         start = self.position
         word = _DIRECTIVE.match(self.text, start)
         if word is None:
@@ -208,7 +200,7 @@ class _Parser(Cursor):
         for pattern in (_LINE_DIRECTIVE, _SECTION, _SEMICOLON_DIRECTIVE):
             if match := pattern.match(self.text, start):
                 self.position = match.end()
-                return Directive(match.group().rstrip(), line)
+                return syntax.Directive(match.group().rstrip(), line)
         raise self.error(f"expected a directive that ends in ';', got {self.next_word()}")
 
     # Functions
@@ -271,8 +263,8 @@ class _Parser(Cursor):
     def declare_variables(self, variables: Iterable[Variable]) -> None:
         """Declares arrays, and variables whose names are like those of registers."""
         variables = tuple(variables)
-        sized = (v for v in variables if v.count is not None and v.type in REGISTER_BITS)
-        self.arrays.update((v.name, REGISTER_BITS[v.type] // 8) for v in sized)
+        sized = (v for v in variables if v.count is not None and v.type in syntax.REGISTER_BITS)
+        self.arrays.update((v.name, syntax.REGISTER_BITS[v.type] // 8) for v in sized)
         names = {v.name for v in variables if v.space != "reg" and v.name[0] == "%"}
         if names:
             self.reader = OperandReader(self.reader.plain, self.reader.vectors, self.reader.symbols | names)
@@ -301,7 +293,7 @@ class _Parser(Cursor):
             elif kind == "label":
                 if match["label"][0] == "%":
                     self.labels.add(match["label"])
-                yield Label(match["label"], self.line_of(start))
+                yield syntax.Label(match["label"], self.line_of(start))
                 self.position = match.end()
             elif kind == "comment":
                 yield Comment(match["comment"].rstrip(), self.line_of(start))
@@ -309,7 +301,7 @@ class _Parser(Cursor):
             else:
                 line = self.line_of(start)
                 self.position = match.end()
-                yield Scope(self.body(frozenset(), "the scope"), line)
+                yield syntax.Scope(self.body(frozenset(), "the scope"), line)
 
     def unreadable(self, opened: int, what: str) -> bool:
         """Passes over text that is no statement; whether there was any."""
@@ -328,7 +320,7 @@ class _Parser(Cursor):
                 plain: set[str] = set()
                 vectors: dict[str, int] = {}
                 for declared in self.declared():
-                    if isinstance(declared, RegDecl):
+                    if isinstance(declared, syntax.RegDecl):
                         plain.update(name for name in declared.names() if name[0] != "%")
                         if declared.vector > 1:
                             vectors.update(dict.fromkeys(declared.names(), declared.vector))
@@ -347,7 +339,7 @@ class _Parser(Cursor):
 
     def instruction(self, match: re.Match[str]) -> Instruction | None:
         start, opcode = match.start("opcode"), "".join(match["opcode"].split())
-        guard = Guard(match["guard"], match["not"] == "!") if match["guard"] else None
+        guard = syntax.Guard(match["guard"], match["not"] == "!") if match["guard"] else None
         at = match.start("guard") - 1 - len(match["not"]) if guard else start
         text = match["operands"]
         try:
@@ -358,9 +350,9 @@ class _Parser(Cursor):
         column = at - self.text.rfind("\n", 0, at)
         return Instruction(opcode, operands, guard, self.line_of(at), column)
 
-    def operands(self, opcode: str, text: str) -> tuple[Operand, ...]:
+    def operands(self, opcode: str, text: str) -> tuple[syntax.Operand, ...]:
         """The operands of an instruction. Raises OperandError if one of them is not an operand."""
-        root = root_of(opcode)
+        root = syntax.root_of(opcode)
         read = self.reader.read_call if root == "call" else self.reader.read
         try:
             return read(text)
@@ -395,7 +387,7 @@ def _branching_to(labels: Collection[str], body: Sequence[Statement]) -> tuple[S
     """A body whose branches name labels that are called like registers."""
 
     def branching(statement: Statement) -> Statement:
-        if isinstance(statement, Scope):
+        if isinstance(statement, syntax.Scope):
             return statement._replace(body=_branching_to(labels, statement.body))
         if not isinstance(statement, Instruction) or statement.root != "bra":
             return statement

@@ -8,17 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from ...dialect.ptx.instructions import traits
-from ...dialect.ptx.text.syntax import (
-    Address,
-    Function,
-    Instruction,
-    Module,
-    Operand,
-    Register,
-    Symbol,
-    instructions,
-    leaves,
-)
+from ...dialect.ptx.text import syntax
+from ...dialect.ptx.text.syntax import Address, Function, Instruction, Module, Operand, Register, Symbol, instructions
 from ..arguments.arrays import Argument, borrow
 from ..arguments.launch_values import LaunchValue, Scalar, in_memory, reachable, values, where
 from ..base.errors import ArgumentError, DeviceUnavailableError, WarploomError
@@ -95,7 +86,7 @@ def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
 
 
 def _names(operands: Sequence[Operand]) -> Iterator[str]:
-    return (leaf.name for o in operands for leaf in leaves(o) if isinstance(leaf, Register | Symbol))
+    return (leaf.name for o in operands for leaf in syntax.leaves(o) if isinstance(leaf, Register | Symbol))
 
 
 # PTX of any origin, loaded and launched.

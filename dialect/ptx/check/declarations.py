@@ -11,27 +11,9 @@ from itertools import pairwise
 from typing import TypeAlias, cast
 
 from ...isa.row import ALLOTTED, CONSTANTS, NEWEST, SPECIAL_REGISTERS, UnknownTargetError, named, unavailable
+from ..text import syntax
 from ..text.reader import UNREAD
-from ..text.syntax import (
-    OPAQUE_TYPES,
-    Address,
-    Comment,
-    Directive,
-    Function,
-    Immediate,
-    Instruction,
-    Label,
-    Module,
-    Operand,
-    RegDecl,
-    Register,
-    Statement,
-    Symbol,
-    Variable,
-    Vector,
-    integer,
-    leaves,
-)
+from ..text.syntax import Address, Directive, Function, Instruction, Label, Module, RegDecl, Register, Symbol, Variable
 from ..verifier import TargetContext
 from .directives import (
     RESERVED,
@@ -67,12 +49,12 @@ def module_problems(module: Module, context: TargetContext) -> Iterator[Complain
     files: dict[int, str] = {}
     constants = 0
     for item in module.items:
-        if isinstance(item, Comment):
+        if isinstance(item, syntax.Comment):
             continue
         if isinstance(item, Directive):
             yield from ((item.line, 1, message) for message in text_problems(item.text, context, "module"))
             if file := _FILE.match(item.text):
-                if (index := integer(file[1])) in files:
+                if (index := syntax.integer(file[1])) in files:
                     yield item.line, 1, f".file: {index} stands for '{files[index]}' already"
                 files.setdefault(index, file[2])
             if item.text.startswith(".alias"):
@@ -221,9 +203,9 @@ def _parts(declared: RegDecl) -> Iterable[str]:
     return [f"{name}.{part}" for name in declared.names() for part in "xyzw"[: declared.vector]]
 
 
-def mentioned(operand: Operand) -> Iterator[str]:
+def mentioned(operand: syntax.Operand) -> Iterator[str]:
     """The registers of an operand, as spelled."""
-    return (leaf.name for leaf in leaves(operand) if isinstance(leaf, Register))
+    return (leaf.name for leaf in syntax.leaves(operand) if isinstance(leaf, Register))
 
 
 @dataclass
@@ -247,11 +229,11 @@ class Names:
     defined: set[str] = field(default_factory=set[str])
     """What statements above have declared in this scope alone: names, numbered registers, labels."""
 
-    def inside(self, body: Sequence[Statement], function: Function | None = None) -> Names:
+    def inside(self, body: Sequence[syntax.Statement], function: Function | None = None) -> Names:
         """The names of a scope: these, the parameters of a function, and labels; the others are declared one by one."""
         registers, variables, lists = dict(self.registers), dict(self.variables), dict(self.lists)
         called = set[str]() if function else self.called
-        following = pairwise((*(s for s in body if not isinstance(s, Comment)), None))
+        following = pairwise((*(s for s in body if not isinstance(s, syntax.Comment)), None))
         labels = self.labels | {
             label.name
             for label, next_ in following
@@ -349,7 +331,7 @@ class Names:
         if name not in self.variables:
             return None
         variable = self.variables[name]
-        if variable is None or variable.type in OPAQUE_TYPES:
+        if variable is None or variable.type in syntax.OPAQUE_TYPES:
             return "function" if variable is None else variable.type
         return variable.space.partition("::")[0]
 
@@ -408,17 +390,18 @@ class Names:
             return None
         for operand in instruction.operands:
             if branch or not self._plain(operand):
-                unknown = (self._unknown(leaf, branch and not isinstance(operand, Address)) for leaf in leaves(operand))
+                label = branch and not isinstance(operand, Address)
+                unknown = (self._unknown(leaf, label) for leaf in syntax.leaves(operand))
                 if (problem := next(filter(None, unknown), None)) is not None:
                     return problem
         return None
 
-    def _plain(self, operand: Operand) -> bool:
+    def _plain(self, operand: syntax.Operand) -> bool:
         """Whether an operand is a literal, a declared register, or a vector of these."""
         kind = type(operand)
-        if kind is Vector:
-            return all(map(self._plain, cast(Vector, operand).items))
-        return kind is Immediate or (kind is Register and cast(Register, operand).name in self.registers)
+        if kind is syntax.Vector:
+            return all(map(self._plain, cast(syntax.Vector, operand).items))
+        return kind is syntax.Immediate or (kind is Register and cast(Register, operand).name in self.registers)
 
     def _not_allotted(self, name: str) -> str | None:
         """Which directive the kernel lacks for a special register; None if it lacks none."""
@@ -427,7 +410,7 @@ class Names:
         directives = {directive.split()[0] for directive in self.function.directives}
         return None if ALLOTTED[name] in directives else f"needs {ALLOTTED[name]} at its kernel"
 
-    def _unknown(self, leaf: Register | Immediate | Symbol, branch: bool) -> str | None:
+    def _unknown(self, leaf: Register | syntax.Immediate | Symbol, branch: bool) -> str | None:
         """A message about a name that is not declared."""
         match leaf:
             case Register(name) if self.type_of(leaf) is None:

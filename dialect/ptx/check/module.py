@@ -18,26 +18,9 @@ from ...isa.row import named
 from ...isa.wmma import WmmaMove
 from ..instructions import Traits, traits
 from ..parser import read_ptx
+from ..text import syntax
 from ..text.source_lines import SourceLines
-from ..text.syntax import (
-    REGISTER_BITS,
-    Address,
-    Directive,
-    Function,
-    Guard,
-    Instruction,
-    Label,
-    Module,
-    Not,
-    RegDecl,
-    Register,
-    Scope,
-    Statement,
-    Variable,
-    Vector,
-    instructions,
-    ranges,
-)
+from ..text.syntax import REGISTER_BITS, Address, Directive, Function, Instruction, Label, Module, Statement, Variable
 from ..verifier import TargetContext, resolve
 from .declarations import LISTS, Names, module_problems, version_notes
 from .directives import address_problems, directive_problems, text_problems
@@ -105,14 +88,14 @@ class Uses:
         if why is not None:
             yield f"all lanes of a warp must execute an .aligned instruction together, {why}"
 
-    def _lanes(self, guard: Guard) -> str | None:
+    def _lanes(self, guard: syntax.Guard) -> str | None:
         """The lanes in which a guard holds, in words; None if these are all or unknown."""
-        register = Register(guard.register)
-        predicate = self.values.of(Not(register) if guard.negated else register)
+        register = syntax.Register(guard.register)
+        predicate = self.values.of(syntax.Not(register) if guard.negated else register)
         if predicate is None or predicate.uniform is not None:
             return None
         true = [lane for lane, value in enumerate(predicate.numbers) if value]
-        return ("lane " if len(true) == 1 else "lanes ") + ranges(true)
+        return ("lane " if len(true) == 1 else "lanes ") + syntax.ranges(true)
 
     # Addresses
 
@@ -139,7 +122,7 @@ class Uses:
                 yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
         if isinstance(form, ProductForm) and form.sparse:
             word = operands[next(i for i, slot in enumerate(form.operands) if slot.name == "e")]
-            number = self.values.number(word.items[0] if isinstance(word, Vector) else word)
+            number = self.values.number(word.items[0] if isinstance(word, syntax.Vector) else word)
             if number is not None and (complaint := form.metadata_problem(number)) is not None:
                 yield f"operand e: {complaint}"
 
@@ -211,7 +194,7 @@ class Checker:
         """Notes: statements that are no errors, and statements that ptxas assembles differently from the text."""
         yield from starmap(Diagnostic, version_notes(self.module))
         for item in self.module.items:
-            if isinstance(item, Function) and any(i.root in REPAIRED for i in instructions(item.body or ())):
+            if isinstance(item, Function) and any(i.root in REPAIRED for i in syntax.instructions(item.body or ())):
                 for instruction, text in Repairs(item).notes():
                     yield Diagnostic(instruction.line, instruction.column, f"{instruction.opcode}: {text}")
 
@@ -234,7 +217,7 @@ class Checker:
         reached = {function.name: function}
         todo = [function]
         while todo:
-            calls = (i.call for i in instructions(todo.pop().body or ()) if i.is_call)
+            calls = (i.call for i in syntax.instructions(todo.pop().body or ()) if i.is_call)
             named = {call.name: functions[call.name] for call in calls if call.name in functions}
             todo += [function for name, function in named.items() if name not in reached]
             reached |= named
@@ -248,12 +231,12 @@ class Checker:
                 case Instruction():
                     for message in self._problems(statement, names, uses):
                         yield Diagnostic(statement.line, statement.column, message)
-                case RegDecl() | Variable():
+                case syntax.RegDecl() | Variable():
                     yield from starmap(Diagnostic, names.declaration(statement))
                     if isinstance(statement, Variable):
                         for message in address_problems(statement, names.space_of):
                             yield Diagnostic(statement.line, statement.column, message)
-                case Scope():
+                case syntax.Scope():
                     yield from self._body(statement.body, names.inside(statement.body), uses)
                 case Directive():
                     for message in self._directive(statement, before, names):

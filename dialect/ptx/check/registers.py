@@ -11,25 +11,8 @@ from ...isa.row import ANYTHING
 from ...layouts.layout import LANES
 from ..instructions import Traits, traits
 from ..rows.arithmetic import COMPARISONS, UNSIGNED
-from ..text.syntax import (
-    REGISTER_BITS,
-    Address,
-    Function,
-    Immediate,
-    Instruction,
-    Label,
-    Module,
-    Not,
-    Operand,
-    Register,
-    Scope,
-    Statement,
-    Symbol,
-    Vector,
-    bits_of,
-    instructions,
-    leaves,
-)
+from ..text import syntax
+from ..text.syntax import REGISTER_BITS, Function, Immediate, Instruction, Operand, Register, bits_of, instructions
 from .declarations import mentioned
 
 # What registers of a PTX function are known to hold: constants, addresses, and values that the lane decides.
@@ -94,14 +77,14 @@ class Values:
             case Immediate():
                 value = operand.value
                 return _number(value) if isinstance(value, int) else None
-            case Symbol():
+            case syntax.Symbol():
                 return SymbolicValue(operand.name, (operand.offset,))
             case Register():
                 return self._register(operand.name)
-            case Address():
+            case syntax.Address():
                 base = self.of(operand.base)
                 return base and SymbolicValue(base.symbol, tuple(n + operand.offset for n in base.numbers))
-            case Not():
+            case syntax.Not():
                 inner = self._register(operand.register.name)
                 return inner and SymbolicValue("", tuple(1 - n for n in inner.numbers))
             case _:
@@ -179,14 +162,14 @@ def _special(function: Function) -> Iterable[tuple[str, SymbolicValue]]:
         yield from ((f"%tid.{axis}", _number(0)) for axis in "yz")
 
 
-def _collect(body: Sequence[Statement], writers: dict[str, Instruction | None]) -> None:
+def _collect(body: Sequence[syntax.Statement], writers: dict[str, Instruction | None]) -> None:
     """The instruction that writes each register; None where it is not one, or not certain to."""
     for statement in body:
         if isinstance(statement, Instruction):
             for name in written(statement):
                 writers[name] = None if name in writers or statement.guard else statement
     # Names may be declared anew in a scope: what is written there is not followed.
-    for instruction in instructions([statement for statement in body if isinstance(statement, Scope)]):
+    for instruction in instructions([statement for statement in body if isinstance(statement, syntax.Scope)]):
         writers.update(dict.fromkeys(written(instruction)))
 
 
@@ -237,14 +220,14 @@ class Repairs:
         """Notes on statements that ptxas assembles differently from the text, in the order of the text."""
         return self._body(self.function.body or ())
 
-    def _body(self, body: Sequence[Statement]) -> Iterator[Note]:
+    def _body(self, body: Sequence[syntax.Statement]) -> Iterator[Note]:
         for statement in body:
             match statement:
                 case Instruction():
                     yield from ((statement, text) for text in self._instruction(statement))
-                case Scope():
+                case syntax.Scope():
                     yield from self._body(statement.body)
-                case Label():
+                case syntax.Label():
                     self.touched, self.in_flight = {}, {}
                 case _:
                     pass
@@ -289,7 +272,7 @@ class Repairs:
         self.in_flight.update(dict.fromkeys(names, (instruction.line, self.groups)))
 
     def _other(self, instruction: Instruction) -> Iterator[str]:
-        used = [leaf.name for operand in instruction.operands for leaf in leaves(operand) if isinstance(leaf, Register)]
+        used = [name for operand in instruction.operands for name in mentioned(operand)]
         early = next((name for name in used if name in self.in_flight), None)
         if early is not None:
             line = self.in_flight[early][0]
@@ -300,7 +283,7 @@ class Repairs:
 
 def _registers(instruction: Instruction) -> list[str]:
     """The registers of a product that are in flight: accumulators and fragments of A."""
-    vectors = [operand for operand in instruction.operands[:2] if isinstance(operand, Vector)]
+    vectors = [operand for operand in instruction.operands[:2] if isinstance(operand, syntax.Vector)]
     return [item.name for vector in vectors for item in vector.items if isinstance(item, Register)]
 
 
@@ -318,7 +301,7 @@ class UnroundedSum:
     product: int
 
 
-def contractions(module: Module, kernel: str) -> tuple[UnroundedSum, ...]:
+def contractions(module: syntax.Module, kernel: str) -> tuple[UnroundedSum, ...]:
     """The sums of a kernel and its module's functions that a GPU may fuse with a product, in the text's order."""
     functions = (f for f in module.items if isinstance(f, Function) and (not f.entry or f.name == kernel))
     return tuple(sum_ for function in functions for sum_ in _in_function(list(instructions(function.body or ()))))
