@@ -13,17 +13,7 @@ from typing import Literal
 from ..isa.row import exists
 from .text import syntax
 from .text.reader import ATTRIBUTE, VARIABLE, Cursor, OperandError, OperandReader, constant
-from .text.syntax import (
-    IDENTIFIER,
-    Comment,
-    Function,
-    Instruction,
-    PtxSyntaxError,
-    Register,
-    Statement,
-    Symbol,
-    Variable,
-)
+from .text.syntax import IDENTIFIER, Function, Instruction, PtxSyntaxError, Register, Statement, Symbol, Variable
 
 
 def parse_ptx(text: str, name: str = "<ptx>") -> syntax.Module:
@@ -118,8 +108,8 @@ class _Parser(Cursor):
 
     def module(self) -> syntax.Module:
         version, targets, size, version_at, target_at = (0, 0), (), 64, (1, 1), (1, 1)
-        items: list[Function | Variable | syntax.Directive | Comment] = []
-        preamble: tuple[Comment, ...] = ()
+        items: list[Function | Variable | syntax.Directive | syntax.Comment] = []
+        preamble: tuple[syntax.Comment, ...] = ()
         stated: set[str] = set()
         while self.skip_space() < len(self.text):
             start = self.position
@@ -134,7 +124,7 @@ class _Parser(Cursor):
                 if header["kind"] == "version":
                     place = header.start("value")
                     version, version_at = self.version(value, place), (self.line_of(place), self.column(place))
-                    preamble = tuple(item for item in items if isinstance(item, Comment))
+                    preamble = tuple(item for item in items if isinstance(item, syntax.Comment))
                     items = items[len(preamble) :]
                 elif header["kind"] == "target":
                     targets = tuple(part.strip() for part in value.split(","))
@@ -158,7 +148,7 @@ class _Parser(Cursor):
     @staticmethod
     def begins(kind: str, stated: set[str], items: Iterable[object]) -> bool:
         """Whether a directive of the header stands where it may."""
-        return stated == {*_ORDER[: _ORDER.index(kind)]} and all(isinstance(item, Comment) for item in items)
+        return stated == {*_ORDER[: _ORDER.index(kind)]} and all(isinstance(item, syntax.Comment) for item in items)
 
     def version(self, text: str, position: int) -> tuple[int, int]:
         match = re.fullmatch(r"(\d+)\.(\d+)", text)
@@ -169,12 +159,12 @@ class _Parser(Cursor):
             self.note(f"there is no PTX {text}", position)
         return version
 
-    def item(self) -> Iterator[Function | Variable | syntax.Directive | Comment]:
+    def item(self) -> Iterator[Function | Variable | syntax.Directive | syntax.Comment]:
         start = self.position
         if self.text.startswith("//", start):
             end = self.text.find("\n", start)
             self.position = len(self.text) if end < 0 else end
-            yield Comment(self.text[start + 2 : self.position].rstrip(), self.line_of(start))
+            yield syntax.Comment(self.text[start + 2 : self.position].rstrip(), self.line_of(start))
         elif match := _FUNCTION.match(self.text, start):
             yield self.function(match)
         elif VARIABLE.match(self.text, start):
@@ -296,7 +286,7 @@ class _Parser(Cursor):
                 yield syntax.Label(match["label"], self.line_of(start))
                 self.position = match.end()
             elif kind == "comment":
-                yield Comment(match["comment"].rstrip(), self.line_of(start))
+                yield syntax.Comment(match["comment"].rstrip(), self.line_of(start))
                 self.position = match.end()
             else:
                 line = self.line_of(start)

@@ -32,6 +32,7 @@ from ..isa.row import (
     rows_of,
 )
 from .instructions import find, nearest
+from .text import syntax
 from .text.operands import (
     ANYWHERE,
     AddressRules,
@@ -44,22 +45,7 @@ from .text.operands import (
     literal_type,
     nowhere,
 )
-from .text.syntax import (
-    OPAQUE_TYPES,
-    REGISTER_BITS,
-    Address,
-    Immediate,
-    Indexed,
-    Not,
-    Operand,
-    Pair,
-    Register,
-    Symbol,
-    Vector,
-    alike,
-    bits_of,
-    compatible,
-)
+from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector, bits_of, compatible
 
 TypeOf = Callable[[Register], str | None]
 """The declared type of a register; None for a special register."""
@@ -96,7 +82,7 @@ class TargetContext(NamedTuple):
 
     def width_problems(self, type: str, vector: int) -> Iterator[str]:
         """What is wrong with the width of a declared type, or of a vector of it."""
-        if vector > 1 and REGISTER_BITS.get(type, 64) * vector > ACCESS_BITS:
+        if vector > 1 and syntax.REGISTER_BITS.get(type, 64) * vector > ACCESS_BITS:
             yield f".v{vector} .{type} has more than {ACCESS_BITS} bits"
         if type == "b128" and (lacking := self.lacks(*B128)):
             yield f".b128 {lacking}"
@@ -314,7 +300,7 @@ def _check_vector(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
             problem = f"the special register {item.name} is wider than .{type}"
         if problem is not None:
             return f"element {index}: {problem}"
-    if mixed and not alike(type_of(item) or "" for item in items if isinstance(item, Register)):
+    if mixed and not syntax.alike(type_of(item) or "" for item in items if isinstance(item, Register)):
         return "the elements of a vector have one type, or .b types of its width"
     return None
 
@@ -443,7 +429,7 @@ def _check_object(operand: Operand | None, type_of: TypeOf, rules: AddressRules)
     """Checks a texture, sampler or surface: a name, or a register with its address or handle."""
     if isinstance(operand, Symbol):
         where = rules.space_of(operand.name)
-        opaque = operand.name not in CONSTANTS and (where is None or where in (*OPAQUE_TYPES, "tex"))
+        opaque = operand.name not in CONSTANTS and (where is None or where in (*syntax.OPAQUE_TYPES, "tex"))
         return "" if opaque else f"expected a texture, a sampler or a surface, got '{operand.name}'"
     if not isinstance(operand, Register):
         return "expected a name or a 64-bit register in brackets"

@@ -6,19 +6,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..parser import read_prototype
+from ..text import syntax
 from ..text.syntax import (
     ALONE,
     REGISTER_BITS,
     Function,
     Immediate,
-    Instruction,
     Operand,
     PtxSyntaxError,
     Register,
     Symbol,
     Variable,
     compatible,
-    listed,
 )
 from ..verifier import TargetContext
 from .declarations import Names
@@ -43,7 +42,7 @@ def list_problem(
         problems += [p for text in prototype.directives for p in directive_problems(text, prototype, context)]
         return next(iter(problems), None), (prototype,)
     try:
-        targets = listed(text)
+        targets = syntax.listed(text)
     except ValueError as error:
         return str(error), None
     if kind == ".branchtargets":
@@ -54,7 +53,7 @@ def list_problem(
     return other and f"expected functions that are declared above, got '{other}'", callees
 
 
-def call_problem(call: Instruction, functions: Mapping[str, Function], names: Names) -> str | None:
+def call_problem(call: syntax.Instruction, functions: Mapping[str, Function], names: Names) -> str | None:
     """What is wrong with a call; of one through a register, whether it fits the prototype or list that follows."""
     parts = call.call
     if (target := parts.target) is None:

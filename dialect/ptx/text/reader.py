@@ -9,25 +9,9 @@ from dataclasses import replace
 from math import prod
 
 from ...isa.row import VECTORS
+from . import syntax
 from .operands import DECIMAL, HEXADECIMAL, INTEGER, ConstantError, evaluate, spelled
-from .syntax import (
-    IDENTIFIER,
-    REGISTER_BITS,
-    WARP_SIZE,
-    Address,
-    Immediate,
-    Indexed,
-    Not,
-    Operand,
-    Pair,
-    PtxSyntaxError,
-    RegDecl,
-    Register,
-    Symbol,
-    Variable,
-    Vector,
-    integer,
-)
+from .syntax import IDENTIFIER, Address, Immediate, Operand, PtxSyntaxError, RegDecl, Register, Variable, Vector
 
 _BLANKED = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|^#[ \t]*\d[^\n]*', re.DOTALL | re.MULTILINE)
 """Comments, and what a preprocessor says of lines (4.1); strings hold none."""
@@ -175,8 +159,8 @@ class Cursor:
 
     def register(self, head: re.Match[str], tail: re.Match[str], line: int) -> RegDecl:
         type, count = head["type"], None if tail["count"] is None else self.number(tail["count"], tail.start("count"))
-        if type not in REGISTER_BITS:
-            types = ", ".join(f".{name}" for name in REGISTER_BITS)
+        if type not in syntax.REGISTER_BITS:
+            types = ", ".join(f".{name}" for name in syntax.REGISTER_BITS)
             self.note(f"'.{type}' is not a register type; expected one of {types}", head.start("type"))
             type = UNREAD
         if count is not None and count > MAX_REGISTERS:
@@ -256,7 +240,7 @@ class Cursor:
 def _unsigned(text: str, bits: int) -> int | None:
     """A literal without a sign, if it is one of so many bits."""
     try:
-        value = WARP_SIZE[text] if text in WARP_SIZE else integer(text)
+        value = syntax.WARP_SIZE[text] if text in syntax.WARP_SIZE else syntax.integer(text)
     except ValueError:
         return None
     return None if text.startswith(("-", "+")) or not 0 <= value < 1 << bits else value
@@ -339,12 +323,12 @@ class OperandReader:
         if first == "[":
             return self._address(text)
         if first == "!" and _NAME.match(text[1:].lstrip()):
-            return Not(self._register(text[1:].strip()))
+            return syntax.Not(self._register(text[1:].strip()))
         if first in _CONSTANT_STARTS or not text:
             return self._constant(text)
         if "|" in text:
             left, _, right = text.partition("|")
-            return Pair(self._operand(left), self._operand(right))
+            return syntax.Pair(self._operand(left), self._operand(right))
         return self._named(text)
 
     def _constant(self, text: str) -> Immediate:
@@ -359,7 +343,7 @@ class OperandReader:
             raise OperandError(f"'{text}' is beyond the numbers of 64 bits")
         return Immediate(text)
 
-    def _named(self, text: str) -> Register | Immediate | Symbol | Vector:
+    def _named(self, text: str) -> Register | Immediate | syntax.Symbol | Vector:
         match = _NAME.fullmatch(text)
         if match is None:
             return Immediate(spelled(constant(text, f"'{text}' is not an operand")))
@@ -375,7 +359,7 @@ class OperandReader:
             return Register(name)
         if name == "WARP_SZ" and match["offset"]:
             return Immediate(spelled(constant(text, f"'{text}' is not an operand")))
-        return Symbol(name, _offset(match["offset"] or "0"))
+        return syntax.Symbol(name, _offset(match["offset"] or "0"))
 
     def _register(self, text: str) -> Register:
         operand = self._named(text)
@@ -383,7 +367,7 @@ class OperandReader:
             raise OperandError(f"'!{text}' negates something that is not a predicate register")
         return operand
 
-    def _address(self, text: str) -> Address | Indexed:
+    def _address(self, text: str) -> Address | syntax.Indexed:
         match = _ADDRESS.fullmatch(text) or _FURTHER_ADDRESS.fullmatch(text)
         if match is None:
             items = _split(text[1:-1]) if text[-1] == "]" else []
@@ -391,7 +375,7 @@ class OperandReader:
                 less = _LESS.fullmatch(text)
                 hint = f"; an offset below zero is written [{less['base']}+-{less['offset']}]" if less else ""
                 raise OperandError(f"expected an address such as [%rd1+16], got '{text}'{hint}")
-            return Indexed(tuple(map(self._operand, items)))
+            return syntax.Indexed(tuple(map(self._operand, items)))
         base = self._constant(match["base"]) if match["base"][0] in _CONSTANT_STARTS else self._named(match["base"])
         if isinstance(base, Vector):
             raise OperandError(f"expected an address such as [%rd1+16], got '{text}', whose base is a vector")

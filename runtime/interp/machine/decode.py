@@ -13,21 +13,8 @@ import numpy as np
 from ....dialect import plugins
 from ....dialect.index import MEANINGS as HOMES
 from ....dialect.isa.row import Bindings, Row
-from ....dialect.ptx.text.syntax import (
-    PACKED_BITS,
-    Address,
-    Immediate,
-    Instruction,
-    Not,
-    Operand,
-    Pair,
-    Register,
-    Symbol,
-    Variable,
-    Vector,
-    bits_of,
-    operand_text,
-)
+from ....dialect.ptx.text import syntax
+from ....dialect.ptx.text.syntax import Immediate, Instruction, Operand, Register, Symbol, bits_of, operand_text
 from ....dialect.ptx.verifier import resolve
 from ...numerics.floats import Array
 from .events import BoundStep, Selection
@@ -43,7 +30,7 @@ DTYPES: dict[str, type[np.generic]] = {
     **{f"s{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
     **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
     "f16x2": np.uint32,
-    **{type: getattr(np, f"uint{n}") for type, n in PACKED_BITS.items()},
+    **{type: getattr(np, f"uint{n}") for type, n in syntax.PACKED_BITS.items()},
     "b128": np.complex128,
 }
 """How the bits of each type are seen: bf16 and packed types as words, 128 bits as what numpy has that is as wide."""
@@ -98,7 +85,7 @@ class NameScope:
 class Formal:
     """A parameter of a function, or what it returns: `size` bytes of the arguments at `place`, or a register."""
 
-    variable: Variable
+    variable: syntax.Variable
     size: int
     place: VariablePlace | None = None
     slot: RegisterSlot | None = None
@@ -219,17 +206,17 @@ class Context:
 
     def predicate(self, operand: Operand) -> tuple[Source, bool]:
         """A predicate operand, and whether it is read negated."""
-        if isinstance(operand, Not):
+        if isinstance(operand, syntax.Not):
             return self.source(operand.register, "pred"), True
         return self.source(operand, "pred"), False
 
     def items(self, operand: Operand) -> tuple[Operand, ...]:
         """The items of `{...}`, or a lone operand."""
-        return operand.items if isinstance(operand, Vector) else (operand,)
+        return operand.items if isinstance(operand, syntax.Vector) else (operand,)
 
     def pair(self, operand: Operand) -> tuple[Operand, ...]:
         """The two results of `d|p`, or a lone one."""
-        return (operand.first, operand.second) if isinstance(operand, Pair) else (operand,)
+        return (operand.first, operand.second) if isinstance(operand, syntax.Pair) else (operand,)
 
     def integer(self, operand: Operand) -> int:
         """An operand that must be an integer constant."""
@@ -295,7 +282,7 @@ class Context:
 
     def address(self, operand: Operand, dtype: type[np.generic]) -> Callable[[State], Callable[[Selection], Array]]:
         """Reads `[base+offset]` of the selected threads: as uint64, int64, or for uint32 as int64 whose sums wrap."""
-        if not isinstance(operand, Address):
+        if not isinstance(operand, syntax.Address):
             self.fail(f"expected an address such as [%rd1+16], got {operand_text(operand)}")
         base = operand.base
         if isinstance(base, Immediate):
