@@ -181,7 +181,7 @@ REUSED = """setp.eq.u32 %p1, %r1, 0; ld.param.u64 %rd1, [p];
 @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [word], [%rd1], 64, [bar];
 WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p4, [bar], 0; @!%p4 bra WAIT;
 ld.shared.u32 %r7, [word];"""
-FENCE = "fence.proxy.async.shared::cta;"
+FENCE, COPIED = "fence.proxy.async.shared::cta;", "cp.async.ca.shared.global [%r3], [%rd1], 4;"
 
 
 @pytest.mark.parametrize(
@@ -194,6 +194,8 @@ FENCE = "fence.proxy.async.shared::cta;"
         ("st.shared.u32 [%r3], %r1;", "fence.proxy.async.global;", False),
         ("atom.shared.add.u32 %r9, [%r3], %r1;", "", False),
         ("@!%p1 st.shared.u32 [%r3+64], %r1;", "", True),
+        (f"{COPIED} cp.async.wait_all;", FENCE, True),
+        (f"{COPIED} {FENCE}", "cp.async.wait_all;", False),
     ],
 )
 def test_a_copy_goes_over_what_the_generic_proxy_wrote(before: str, fence: str, right: bool) -> None:
