@@ -157,8 +157,7 @@ class KernelLowering:
         self.fragments = FragmentEmitter(self.emitter, serpentine=chosen is None or chosen.order == "serpentine")
         self.globals = GlobalFragments(self.addressing)
         self.matrices = MatrixMoves(self.addressing)
-        widest = CHUNK if chosen is None else chosen.access
-        self.copies = TileCopies(self.addressing, self.thread, self.threads, widest)
+        self.copies = TileCopies(self.addressing, self.thread, self.threads, chosen.access if chosen else CHUNK)
         self.values: dict[SSAValue, KernelValue] = {}
         self.memories: dict[SSAValue, MemoryArgument] = {}
         self.variables: dict[str, Variable] = {}
@@ -361,8 +360,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     lowering = KernelLowering(kernel, target, shared)
     lowering.lower(names)
     _check_launches(kernel, SymbolRefAttr(module, [name]), lowering.shared_bytes)
-    schedule = lowering.schedule
-    chosen = [] if schedule is None else [ptx.CommentOp(f" schedule: {schedule}")]
+    chosen = [] if (schedule := lowering.schedule) is None else [ptx.CommentOp(f" schedule: {schedule}")]
     if isinstance(computes := kernel.attributes.get(COMPUTES), StringAttr):
         chosen = [ptx.CommentOp(f" {computes.data}"), *chosen]
     func = ptx.FuncOp(

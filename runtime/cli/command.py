@@ -19,7 +19,18 @@ from ..base.cache import unused
 from ..base.errors import WarploomError
 from ..base.launch import DEVICES, STDIN, is_ptx, read_source
 from .compile import add_compile, add_tune
-from .options import Commands, add_cache, add_command, add_compiling, add_no_cache, add_seed, filled, natural, positive
+from .options import (
+    COMPILATION,
+    Commands,
+    add_cache,
+    add_command,
+    add_compiling,
+    add_no_cache,
+    add_seed,
+    filled,
+    natural,
+    positive,
+)
 from .prove import add_judge, add_prove
 
 if TYPE_CHECKING:
@@ -155,9 +166,7 @@ def _read_checks(args: argparse.Namespace) -> None:
 
 
 _REPORT_ONLY = {"--json": "json", "--problem": "problem"}
-_FUNCTION_ONLY = {"--in": "inputs"} | {
-    f"--{name}": name for name in ("check", "schedule", "tf32", "tuned", "function")
-}  # fmt: skip
+_FUNCTION_ONLY = {"--in": "inputs"} | {f"--{name}": name for name in ("check", *COMPILATION)}
 _LAUNCH_ONLY = {"--arg": "arguments"} | {
     f"--{name}": name for name in ("kernel", "grid", "block", "shared", "problem", "replay")
 }  # fmt: skip

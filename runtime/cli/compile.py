@@ -101,7 +101,7 @@ def _level_of(emit: str | None, out: str | None) -> str:
 
 
 _IDLE = {
-    "linalg": {"--function", "--schedule", "--tuned", "--tf32", "--target", "--prove"},
+    "linalg": {f"--{name}" for name in (*options.COMPILATION, "target", "prove")},
     "mlir": {"--function", "--prove"},
 }
 """Options that say nothing of a level: those of later ones, and the function where all are written."""
@@ -176,13 +176,14 @@ _EMITTED: Mapping[str, Callable[[Kernel], bytes]] = {
 
 
 def _between(args: argparse.Namespace, text: str, level: str, schedule: Mapping[str, str]) -> bytes:
+    from ..kernel.compile import text_or_file
     from ..kernel.lowering import parse, to_fragments, without_tensors
 
-    module = parse(text, args.file)
+    module, strategy = parse(text, args.file), None if args.transform is None else text_or_file(args.transform, "", "")
     if level == "linalg":
         without_tensors(module, tf32=args.tf32)
     else:
-        to_fragments(module, args.target, args.tf32, args.tuned, schedule)
+        to_fragments(module, args.target, args.tf32, args.tuned, schedule, strategy)
     return (str(module) + "\n").encode()
 
 
@@ -226,9 +227,9 @@ def add_tune(commands: options.Commands) -> None:
     tune.add_argument("--device", type=options.positive, nargs="?", const=PRODUCTS, metavar="N",
                       help=f"measure N products (default {PRODUCTS}) and fit the model to this device")  # fmt: skip
     options.add_target(tune, "the file's own, else the one in use, with --list sm_90a")
-    tune.add_argument("--tuned", type=_path, metavar="FILE.json",
+    tune.add_argument("--tuned", type=options.path, metavar="FILE.json",
                       help=f"keep the times and the schedules in this file (default {DEFAULT_FILE})")  # fmt: skip
-    tune.add_argument("--cache", dest="tuned", type=_path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    tune.add_argument("--cache", dest="tuned", type=options.path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     tune.add_argument(
         "--limit", type=options.positive, default=60, metavar="N", help="measure N schedules (default 60)"
     )
@@ -241,11 +242,6 @@ def add_tune(commands: options.Commands) -> None:
     tune.add_argument(
         "--list", action="store_true", help="only list the schedules that would be measured; needs no GPU"
     )
-
-
-def _path(text: str) -> Path:
-    """A path that is not empty, for argparse."""
-    return Path(options.filled(text))
 
 
 def _run_tune(args: argparse.Namespace) -> int:

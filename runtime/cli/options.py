@@ -41,6 +41,11 @@ def filled(text: str) -> str:
     return text
 
 
+def path(text: str) -> Path:
+    """A path that is not empty, for argparse."""
+    return Path(filled(text))
+
+
 def natural(text: str) -> int:
     """A number from 0 on, for argparse."""
     return _at_least(0, text)
@@ -74,9 +79,12 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of random arrays (default 0)")
 
 
+COMPILATION = ("function", "schedule", "tf32", "tuned", "transform")
+"""The names of the options that say how a function is compiled."""
+
+
 def add_compiling(parser: argparse._ActionsContainer, target: str = "") -> None:  # pyright: ignore[reportPrivateUsage]
-    """Adds what says how a function is compiled: `--function`, `--schedule`, `--tf32`, `--tuned`; and `--target`, which
-    is `target` by default."""
+    """Adds the options of `COMPILATION`; and `--target`, which is `target` by default."""
     if target:
         add_target(parser, target)
     parser.add_argument("--function", type=filled, metavar="NAME", help="the function, if the file has several")
@@ -88,6 +96,7 @@ def add_compiling(parser: argparse._ActionsContainer, target: str = "") -> None:
     parser.add_argument(
         "--tuned", type=filled, metavar="FILE.json", help="use the schedules in this file of `warploom tune`"
     )
+    parser.add_argument("--transform", type=path, metavar="FILE.mlir", help="apply the strategy in this file first")
 
 
 def schedule_options(texts: Sequence[str]) -> dict[str, str]:
@@ -112,8 +121,8 @@ def compiled(
     from ..kernel.compile import compile
 
     return compile(
-        source, target, args.function, file=file, on_phase=on_phase, tf32=args.tf32, tuned=args.tuned, cache=True,
-        **schedule_options(args.schedule),
+        source, target, args.function, file=file, on_phase=on_phase, tf32=args.tf32, tuned=args.tuned,
+        strategy=args.transform, cache=True, **schedule_options(args.schedule),
     )  # fmt: skip
 
 

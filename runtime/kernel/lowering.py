@@ -123,12 +123,13 @@ def strategy_variants(
 
 
 def to_fragments(
-    module: ModuleOp, target: str | None, tf32: bool, tuned: str | None, schedule: Mapping[str, ScheduleOption]
-) -> None:
+    module: ModuleOp, target: str | None, tf32: bool, tuned: str | None, schedule: Mapping[str, ScheduleOption],
+    strategy: StrategyText | None,
+) -> None:  # fmt: skip
     """Lowers a module in place to kernels over fragments. Arguments and errors are those of `compile`."""
     with as_compile_errors():
         pipeline = _pipeline(target or target_name(module), schedule, tf32, tuned)
-        _apply_strategies(module, target or target_name(module), None)
+        _apply_strategies(module, target or target_name(module), strategy)
         without_tensors(module, tf32=tf32)
         lower(module, make_context(), pipeline.removesuffix(f",{LAST}"))
 

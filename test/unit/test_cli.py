@@ -399,7 +399,7 @@ def test_an_option_reads_the_same_in_every_command() -> None:
     (commands,) = (a.choices for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
     for action in (a for name in ("compile", "run", "tune") for a in commands[name]._actions):
         texts.setdefault(max(action.option_strings, key=len, default=""), set()).add(str(action.help))
-    for option in ("--tf32", "--seed", "--no-cache", "--function", "--schedule", "--help", "--version"):
+    for option in ("--tf32", "--seed", "--no-cache", "--function", "--schedule", "--transform", "--help", "--version"):
         assert len(texts[option]) == 1
     assert all(text.startswith("compile for this GPU; default: ") for text in texts["--target"])
     assert all("schedules" in text and "file" in text for text in texts["--tuned"])

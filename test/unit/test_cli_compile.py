@@ -34,6 +34,16 @@ func.func @product(%A: tensor<20x24xf16>, %B: tensor<24x12xf16>, %C: tensor<20x1
   return %D : tensor<20x12xf32>
 }
 """
+STRATEGY = """\
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%module: !transform.any_op) {
+    %products = transform.structured.match ops{["linalg.matmul"]} in %module : (!transform.any_op) -> !transform.any_op
+    %fields = transform.param.constant #warp.schedule<cta = 16x8x48, stages = 3> -> !transform.any_param
+    transform.annotate %products "warp.schedule" = %fields : !transform.any_op, !transform.any_param
+    transform.yield
+  }
+}
+"""
 
 
 def through(text: str, pipeline: str) -> str:
@@ -104,6 +114,14 @@ class TestCompile:
         assert (code, "warp.mma" in text, "warp.offset" in text) == (0, True, True)
         assert through(text, "convert-warp-to-ptx") == compile(PRODUCT, "sm_89", stages=2).ptx
 
+    @pytest.mark.parametrize("emit", ["mlir", "ptx"])
+    def test_a_strategy(self, run: Compile, path: Path, tmp_path: Path, emit: str) -> None:
+        (tmp_path / "strategy.mlir").write_text(STRATEGY)
+        code, text, _ = run(path, "--emit", emit, "--target", "sm_80", "--transform", tmp_path / "strategy.mlir")
+        assert (code, "cta = 16x8x48" in text, "stages = 3" in text) == (0, True, True)
+        ptx = through(text, "convert-warp-to-ptx") if emit == "mlir" else text
+        assert ptx == compile(PRODUCT, "sm_80", strategy=STRATEGY).ptx
+
     def test_linalg_is_on_memrefs(self, run: Compile, path: Path) -> None:
         path.write_text(TENSORS)
         code, text, _ = run(path, "--emit", "linalg")
@@ -130,6 +148,9 @@ class TestCompile:
             (["{path}", "--schedule", "x"], 1, "error: --schedule: expected key=value, such as stages=4"),
             (["{path}", "--emit", "mlir", "--target", "sm_1"], 1, "error: unknown target 'sm_1'; known targets"),
             (["{path}", "--tuned", "nope.json"], 1, "error: tuned: nope.json: No such file or directory"),
+            (["{path}", "--transform", "nope.mlir"], 1, "error: nope.mlir: No such file or directory"),
+            (["{path}", "--transform", ""], 2, "argument --transform: expected a value, got nothing"),
+            (["{path}", "--emit", "linalg", "--transform", "a.mlir"], 1, "--transform has no effect on --emit linalg"),
             (["{path}", "--emit", "llvm"], 2, "invalid choice: 'llvm'"),
             (["{path}", "-o", "x.foo"], 1, "-o x.foo: expected a name ending in .mlir, .ptx, .cubin, .json, or --emit"),
             (["{path}", "-o", "x.PTX"], 1, "-o x.PTX: expected a name ending in .mlir, .ptx, .cubin, .json, or --emit"),

@@ -84,4 +84,4 @@ def test_the_program_in_triton_leaves_the_version_of_ptx_to_triton() -> None:
 def test_the_page_on_strategies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder()
-    assert walk((ROOT / "docs" / "strategies.md").read_text(), {}) == 7
+    assert walk((ROOT / "docs" / "strategies.md").read_text(), {}) == 8
