@@ -49,8 +49,11 @@ ADDITIONS = (
     ("a shape or type of a matrix instruction", "a row of `dialect/isa/`: [how](adding-an-instruction.md)"),
     ("a family of matrix instructions", "rows, an operation, a pattern, its semantics: [how](adding-a-family.md)"),
     ("any other instruction of PTX", "a row of `dialect/ptx/rows/`, and its meaning in a module of "
-     "`runtime/interp/meaning/`; `make index` writes where it is"),
-    ("a target", "a row of `dialect/isa/row.py`; its arithmetic in `runtime/numerics/product.py`"),
+     "`runtime/interp/meaning/`: [how](adding-an-instruction.md#when-a-row-is-not-enough)"),
+    ("a target", "a row of `dialect/isa/row.py`; what it alone has, as `only` in rows of instructions; its arithmetic "
+     "in `runtime/numerics/product.py`, unless it is that of the target before it"),
+    ("an element type of matrices", "a row of `dialect/isa/form.py`; MLIR's type in `dialect/warp/attributes.py`, that"
+     " of arrays in `ELEMENT_NAMES` of `runtime/base/launch.py`; then rows of instructions"),
     ("the arithmetic of an instruction", "`runtime/numerics/`, which does not depend on the interpreter"),
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and its conversion in `passes/to_ptx/`"),
     (
@@ -67,14 +70,24 @@ ADDITIONS = (
     ("a step of strategies", "a method of `Handle`, and MLIR's operation for it in `passes/strategy/transform.py`"),
     ("anything, from a package of your own", "an entry point: [how](strategies.md#packages-of-your-own)"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
-    ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
+    ("an operation of `linalg` by name", "`linalg_ops.py`, `contraction.py` or `convolution.py` of `dialect/mlir/`"),
+    ("a function of elements, such as `math.erf`", "by other functions in `passes/linalg/functions.py`, or by "
+     "instructions in `passes/to_ptx/functions.py`; in float64 in `runtime/reference/elements.py`. PyTorch's of the "
+     "same name follows"),
+    ("a choice of the lowering", "a field of `dialect/schedule/schedule.py`, which commands and Python have by its "
+     "name; its default in `passes/schedule/`, a rewrite; values to try in `test/orders.py`"),
+    ("a remark of a pass", "`remark` of `passes/diagnostics.py`, where the pass declines"),
     ("a constant measured on a GPU", "`passes/schedule/model.py`, or a file like it for another GPU"),
-    ("a check of a running kernel", "an observer in `runtime/interp/watch/`, named in `checks.py` there"),
+    ("a check of a running kernel", "a `Check` in `runtime/interp/watch/`, which hears `Events` of "
+     "`runtime/interp/machine/events.py`; its name in `checks.py` there"),
     ("an event of a trace, or its duration", "`runtime/interp/watch/tracer.py`; its cycles in `timeline.py` there"),
     ("a check of PTX text", "`dialect/ptx/check/`"),
     ("a kind of argument", "`runtime/arguments/`"),
-    ("an operation of PyTorch", "`runtime/torch/`: `scalars.py`, `views.py`, `products.py`, `importer.py`"),
+    ("an operation of PyTorch", "in `runtime/torch/`: on elements `scalars.py`, of shapes `views.py`, a product "
+     "`products.py`, a reduction or places `importer.py`, by other operations `decompositions.py`"),
     ("a command", "`runtime/cli/`"),
+    ("an option of how functions are compiled", "`COMPILATION` in `runtime/cli/options.py`; `compile` in "
+     "`runtime/kernel/compile.py`"),
 )  # fmt: skip
 
 GLOSSARY = (
