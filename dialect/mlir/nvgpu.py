@@ -151,6 +151,8 @@ class NvgpuOp(IRDLOperation):
 
     irdl_options = (ParsePropInAttrDict(),)
     custom_directives = TEXTS
+    PTX: ClassVar = ""
+    """Its instruction, as a line of `nvvm_types`, if it is one."""
 
 
 KINDS: Mapping[str, object] = {
@@ -227,10 +229,12 @@ DeviceAsyncCopyOp = _row(
 DeviceAsyncCreateGroupOp = _row(
     "device_async_create_group", "inputTokens asyncToken", "$inputTokens attr-dict",
     "Puts the copies that were begun so far into one group.",
+    PTX="cp.async.commit_group",
 )  # fmt: skip
 DeviceAsyncWaitOp = _row(
     "device_async_wait", "asyncDependencies numGroups", "($asyncDependencies^)? attr-dict",
     "Waits until at most `numGroups` groups of copies are pending; without it, until none is.",
+    PTX="cp.async.wait_group {numGroups?0}",
 )  # fmt: skip
 
 
@@ -250,23 +254,26 @@ MBarrierGetOp = _row(
 )  # fmt: skip
 MBarrierInitOp = _row(
     "mbarrier.init", "barriers count mbarId predicate", f"{_ONE} `,` $count {_GUARD} {_OF_GROUP}",
-    "Initialises an mbarrier for `count` arrivals a phase.",
+    "Initialises an mbarrier for `count` arrivals a phase.", PTX="mbarrier.init.shared.b64 [barriers+mbarId], count",
 )  # fmt: skip
 MBarrierTestWaitOp = _row(
     "mbarrier.test.wait", "barriers token mbarId waitComplete", f"{_ONE} `,` $token {_OF_GROUP} `,` type($token)",
     "Whether the phase of a token has ended.", waitComplete=result_def(I1),
+    PTX="mbarrier.test_wait.shared.b64 waitComplete, [barriers+mbarId], token",
 )  # fmt: skip
 MBarrierArriveOp = _row(
     "mbarrier.arrive", "barriers mbarId token", f"{_ONE} {_OF_GROUP} `->` type($token)", "An arrival at an mbarrier.",
-    **_ARRIVED,
+    **_ARRIVED, PTX="mbarrier.arrive.shared.b64 token, [barriers+mbarId]",
 )  # fmt: skip
 MBarrierArriveNoCompleteOp = _row(
     "mbarrier.arrive.nocomplete", "barriers mbarId count token", f"{_ONE} `,` $count {_OF_GROUP} `->` type($token)",
     "`count` arrivals at an mbarrier that do not end its phase.", **_ARRIVED,
+    PTX="mbarrier.arrive.noComplete.shared.b64 token, [barriers+mbarId], count",
 )  # fmt: skip
 MBarrierArriveExpectTxOp = _row(
     "mbarrier.arrive.expect_tx", "barriers txcount mbarId predicate", f"{_ONE} `,` $txcount {_GUARD} {_OF_GROUP}",
     "An arrival at an mbarrier whose phase also waits for `txcount` bytes of asynchronous copies.",
+    PTX="mbarrier.arrive.expect_tx.shared::cta.b64 _, [barriers+mbarId], txcount",
 )  # fmt: skip
 MBarrierTryWaitParityOp = _row(
     "mbarrier.try_wait.parity", "barriers phaseParity ticks mbarId", f"{_ONE} `,` $phaseParity `,` $ticks {_OF_GROUP}",
@@ -281,21 +288,28 @@ _MAP = "custom<TensorMapText>(type($tensorMapDescriptor))"
 TmaFenceOp = _row(
     "tma.fence.descriptor", "tensorMapDescriptor", f"$tensorMapDescriptor attr-dict `:` {_MAP}",
     "Orders writes of a tensor map by the host before its use.",
+    PTX="fence.proxy.tensormap::generic.acquire.sys [tensorMapDescriptor], 128",
 )  # fmt: skip
 TmaPrefetchOp = _row(
     "tma.prefetch.descriptor", "tensorMapDescriptor predicate",
     f"$tensorMapDescriptor {_GUARD} attr-dict `:` {_MAP}", "Brings a tensor map into the cache.",
+    PTX="prefetch.tensormap [tensorMapDescriptor]",
 )  # fmt: skip
 TmaAsyncLoadOp = _row(
     "tma.async.load", "dst barriers tensorMapDescriptor coordinates mbarId multicastMask predicate",
     f"$tensorMapDescriptor `[` $coordinates `]` `,` {_ONE} `to` $dst (`multicast_mask` `=` $multicastMask^)?"
     f" {_GUARD} attr-dict `:` {_MAP} `,` custom<GroupText>(type($barriers)) `->` type($dst)",
     "Copies a box of a tensor to shared memory; its bytes count at an mbarrier.", irdl_options=SEGMENTS,
+    PTX="cp.async.bulk.tensor.{#coordinates}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    "{multicastMask?=.multicast::cluster} [dst], [tensorMapDescriptor, {coordinates}], [barriers+mbarId],"
+    " multicastMask?",
 )  # fmt: skip
 TmaAsyncStoreOp = _row(
     "tma.async.store", "src tensorMapDescriptor coordinates predicate",
     f"$src `to` $tensorMapDescriptor `[` $coordinates `]` {_GUARD} attr-dict `:` type($src) `->` {_MAP}",
     "Copies shared memory to a box of a tensor.", irdl_options=SEGMENTS,
+    PTX="cp.async.bulk.tensor.{#coordinates}d.global.shared::cta.tile.bulk_group"
+    " [tensorMapDescriptor, {coordinates}], [src]",
 )  # fmt: skip
 TmaCreateDescriptorOp = _row(
     "tma.create.descriptor", "tensor boxDimensions tensorMap",

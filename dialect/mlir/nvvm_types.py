@@ -132,11 +132,12 @@ ATTRIBUTES = [k for k in _KINDS if issubclass(k, ParametrizedAttribute) and vars
 #
 # Operands are names of operands and results, `name@space` of a pointer as a number; `name?` may be left out, as may
 # `name=text`, for which the text stands then; `[name]` is an address in the space of its pointer, `[name@space]` in
-# that space, `[name@space|i64]` such an address or a number; `[name, {names}]` a place in a tensor; `(name)` a vector:
+# that space, `[name@space|i64]` such an address or a number, `[name+indices]` that of an element of memory;
+# `[name, {names}]` a place in a tensor; `(name)` a vector:
 # several operands, or the parts of a struct, `(name:element)` registers of elements of a type, or of the word of a
 # property, `(name+more)` also of others, numbers where all are constant, `(name<sums)` those of `sums`, which become
 # `name`; one name in several places is divided among them; `<name>` the elements of one `vector`, or a number in its
-# stead; `{name}` the number that a property is, `{name/a=x}` as in an opcode; others are text.
+# stead; `{name}` the number that a property is, `{name?0}` and `{name/a=x}` as in an opcode; others are text.
 #
 # An operation of several lines is the first of which it has the words and types. A line behind `<` is read one way
 # only: no instruction becomes the operation.
@@ -190,7 +191,8 @@ class TextPiece:
 @dataclass(frozen=True)
 class TextPlace:
     """An operand: see the kinds. `more` are the coordinates of a tensor, further operands of a vector, or what stands
-    where the operand is left out; `space` is that of a pointer, `element` says what registers of a vector hold."""
+    where the operand is left out; `space` is that of a pointer; `element` says what registers of a vector hold, or
+    which operands are the indices of an element of memory."""
 
     kind: str
     name: str
@@ -250,14 +252,14 @@ def _piece(text: str) -> TextPiece:
 def _place(text: str) -> TextPlace:
     if match := re.fullmatch(r"\[(\w+), \{(\w+)\}\]", text):
         return TextPlace(TENSOR, match[1], match[2])
-    if match := re.fullmatch(r"\[(\w+)(?:@([\w:]+))?(?:\|(\w+))?\]", text):
-        return TextPlace(ADDRESS, match[1], match[3] or "", space=match[2] or "")
+    if match := re.fullmatch(r"\[(\w+)(?:\+(\w+))?(?:@([\w:]+))?(?:\|(\w+))?\]", text):
+        return TextPlace(ADDRESS, match[1], match[4] or "", space=match[3] or "", element=match[2] or "")
     if match := re.fullmatch(r"\((\w+)(?:([+<])(\w+))?(?::(\w+))?\)", text):
         return TextPlace(SUMS if match[2] == "<" else VECTOR, match[1], match[3] or "", element=match[4] or match[1])
     if match := re.fullmatch(r"<(\w+)>(\?)?", text):
         return TextPlace(ELEMENTS, match[1], optional=bool(match[2]), element=match[1])
-    if match := re.fullmatch(r"\{(\w+)/?(.*)\}", text):
-        return TextPlace(CONSTANT, match[1], texts=_texts(match[2].split("/") if match[2] else ()))
+    if match := re.fullmatch(r"\{(\w+)(?:\?(\w+))?/?(.*)\}", text):
+        return TextPlace(CONSTANT, match[1], match[2] or "", texts=_texts(match[3].split("/") if match[3] else ()))
     if match := re.fullmatch(r"_\|(\w+)", text):
         return TextPlace(ELECTED, match[1])
     if match := re.fullmatch(r"([A-Za-z]\w*)(?:@([\w:]+))?(\?|=(\w+))?", text):

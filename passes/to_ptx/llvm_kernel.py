@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1, i16, i64
@@ -29,7 +29,18 @@ from ...dialect.ptx.ops import FuncOp, VariableAttr
 from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Variable
 from ...dialect.warp.attributes import element_row
 from ..diagnostics import fail
-from .emitter import SINK, At, Both, EmittedOperand, Emitter, ScalarOperand, TensorBox, VirtualRegister, floating
+from .emitter import (
+    SINK,
+    At,
+    Both,
+    Condition,
+    EmittedOperand,
+    Emitter,
+    ScalarOperand,
+    TensorBox,
+    VirtualRegister,
+    floating,
+)
 from .fragments import element_bits
 
 Words: TypeAlias = "list[VirtualRegister | Immediate]"
@@ -115,6 +126,14 @@ class Receiver(ABC):
             word if isinstance(word, VirtualRegister) else self._moved(word, type)
             for word, type in zip(self.words(value), types_of(value.type), strict=True)
         ]
+
+    def condition(self, value: SSAValue) -> Condition:
+        """A condition of an instruction."""
+        return self.register(value)
+
+    def place(self, op: Operation, value: SSAValue, indices: Sequence[SSAValue]) -> At:
+        """The address that a pointer is, or that of an element of memory, the first one if there are no indices."""
+        return At(self.register(value))
 
     def _moved(self, literal: Immediate, type: str) -> VirtualRegister:
         if type == "pred":
@@ -260,7 +279,7 @@ def variable(op: llvm.GlobalOp) -> Variable:
 # Operations of `nvvm` as instructions of PTX, by the line that each says.
 
 
-_REFUSED = ("predicate", "im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
+_REFUSED = ("im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
             "relaxed", "isCTAOnly", "mode", "group")  # fmt: skip
 """Operands and properties that change the instruction in a way that the line of the operation does not say."""
 
@@ -281,7 +300,7 @@ def lower_nvvm(kernel: LlvmKernel, op: NvvmOp) -> None:
 class InstructionLine:
     """An operation whose line of `nvvm_types` says its instruction."""
 
-    def __init__(self, kernel: Receiver, op: NvvmOp) -> None:
+    def __init__(self, kernel: Receiver, op: Any) -> None:
         self.kernel = kernel
         self.op = op
         self.result = kernel.fresh(op.results[0].type) if op.results else []
@@ -302,7 +321,8 @@ class InstructionLine:
                 fail(op, f"{op.name} is not lowered with {name}")
         self._divide([place.name for place in made.places], opcode)
         operands = [self._operand(place) for place in made.places]
-        self.kernel.emit(opcode, *(operand for operand in operands if operand is not None))
+        guard = next(map(self.kernel.condition, self.fields.get("predicate", ())), True)
+        self.kernel.emit(opcode, *(operand for operand in operands if operand is not None), guard=guard)
         if self.result:
             self.kernel.give(op, *self.result)
 
@@ -364,16 +384,17 @@ class InstructionLine:
             case "text":
                 return parsed(place.name)
             case "constant":
-                word = spelled(self.op.properties.get(place.name))
+                word = spelled(self.op.properties.get(place.name)) or place.more
                 return parsed(place.texts.get(word, word))
-            case "address" if isinstance(values[0].type, llvm.LLVMPointerType):
-                return At(kernel.register(values[0]))
-            case "address":
+            case "address" if place.more and not isinstance(values[0].type, llvm.LLVMPointerType):
                 return kernel.register(values[0])
+            case "address":
+                return kernel.place(self.op, values[0], self.fields.get(place.element, ()))
             case "elements" if values:
                 return self.result or kernel.registers(values[0])
             case "tensor":
-                return TensorBox(kernel.register(values[0]), [kernel.word(each) for each in self.fields[place.more]])
+                at = kernel.place(self.op, values[0], ())
+                return TensorBox(at.base, [kernel.word(each) for each in self.fields[place.more]])
             case "sums":
                 return self._sums(*self.fields[place.more])
             case "vector" if place.name in self.results:

@@ -6,10 +6,10 @@ against the rows of the ISA: one that does not exist, or that the target lacks, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i1, i32, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i1, i16, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.isa.form import BY_MLIR_NAME
@@ -23,13 +23,13 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail
 from .addressing import element_bits, static_shared
-from .emitter import SINK, At, Condition, EmittedOperand, IndexValue, TensorBox, VirtualRegister
+from .emitter import At, Condition, EmittedOperand, IndexValue, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
 from .llvm_kernel import InstructionLine, Receiver, Words
 from .memory_views import place_of
 from .products import descriptor_word
-from .synchronisation import COMPLETES, map_address
+from .synchronisation import map_address
 from .thread_code import AnyVector, is_vector, number_of, vector_registers
 
 
@@ -110,16 +110,6 @@ def _register(lowering: KernelLowering, value: IndexValue) -> VirtualRegister:
     return value if isinstance(value, VirtualRegister) else lowering.emitter.pure("mov.b32", value)
 
 
-@lowers(nvgpu.DeviceAsyncCreateGroupOp)
-def _commit(lowering: KernelLowering, _: Operation) -> None:
-    lowering.emitter.emit("cp.async.commit_group")
-
-
-@lowers(nvgpu.DeviceAsyncWaitOp)
-def _wait(lowering: KernelLowering, op: Any) -> None:
-    lowering.emitter.emit("cp.async.wait_group", 0 if op.numGroups is None else op.numGroups.value.data)
-
-
 # mbarriers.
 
 
@@ -131,90 +121,15 @@ def _create(lowering: KernelLowering, op: Any) -> None:
     lowering.memories[op.barriers], lowering.variables[name] = static_shared(op, lowering.emitter, name, memory)
 
 
-def _barrier(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> At:
-    return place_of(lowering, op, barriers, lowering.indices([number]))[1]
-
-
-def _guard(lowering: KernelLowering, predicate: SSAValue | None) -> Condition:
-    return True if predicate is None else lowering.predicate(predicate)
-
-
-@lowers(nvgpu.MBarrierInitOp)
-def _init(lowering: KernelLowering, op: Any) -> None:
-    place = _barrier(lowering, op, op.barriers, op.mbarId)
-    count = lowering.scalar(op.count)
-    lowering.emitter.emit("mbarrier.init.shared.b64", place, count, guard=_guard(lowering, op.predicate))
-
-
-@lowers(nvgpu.MBarrierArriveOp)
-@lowers(nvgpu.MBarrierArriveNoCompleteOp)
-def _arrive(lowering: KernelLowering, op: Any) -> None:
-    place = _barrier(lowering, op, op.barriers, op.mbarId)
-    count = [lowering.scalar(op.count)] if op.name.endswith("nocomplete") else []
-    opcode = f"mbarrier.arrive{'.noComplete' if count else ''}.shared.b64"
-    lowering.values[op.token] = [lowering.emitter.compute(opcode, place, *count, type="b64")]
-
-
-@lowers(nvgpu.MBarrierArriveExpectTxOp)
-def _expect(lowering: KernelLowering, op: Any) -> None:
-    place, count = _barrier(lowering, op, op.barriers, op.mbarId), lowering.scalar(op.txcount)
-    opcode, guard = "mbarrier.arrive.expect_tx.shared::cta.b64", _guard(lowering, op.predicate)
-    lowering.emitter.emit(opcode, SINK, place, count, guard=guard)
-
-
-@lowers(nvgpu.MBarrierTestWaitOp)
-def _test(lowering: KernelLowering, op: Any) -> None:
-    place, (token,) = _barrier(lowering, op, op.barriers, op.mbarId), lowering.fragment(op.token)
-    lowering.values[op.waitComplete] = lowering.emitter.compute("mbarrier.test_wait.shared.b64", place, token)
-
-
 @lowers(nvgpu.MBarrierTryWaitParityOp)
 def _try_wait(lowering: KernelLowering, op: Any) -> None:
     """Upstream tries again until the phase has ended."""
-    place, emitter = _barrier(lowering, op, op.barriers, op.mbarId), lowering.emitter
+    (_, place), emitter = place_of(lowering, op, op.barriers, lowering.indices([op.mbarId])), lowering.emitter
     parity = lowering.scalars.select(lowering.predicate(op.phaseParity), 1, 0)
     ticks = _register(lowering, lowering.scalar(op.ticks))
     label = emitter.fresh_label("wait")
     emitter.label(label)
     emitter.branch(label, unless=emitter.compute("mbarrier.try_wait.parity.shared.b64", place, parity, ticks))
-
-
-# Tensor copies.
-
-
-@lowers(nvgpu.TmaFenceOp)
-def _fence(lowering: KernelLowering, op: Any) -> None:
-    place = At(map_address(lowering, op, op.tensorMapDescriptor))
-    lowering.emitter.emit("fence.proxy.tensormap::generic.acquire.sys", place, 128)
-
-
-@lowers(nvgpu.TmaPrefetchOp)
-def _prefetch(lowering: KernelLowering, op: Any) -> None:
-    place = At(map_address(lowering, op, op.tensorMapDescriptor))
-    lowering.emitter.emit("prefetch.tensormap", place, guard=_guard(lowering, op.predicate))
-
-
-@lowers(nvgpu.TmaAsyncLoadOp)
-def _load(lowering: KernelLowering, op: Any) -> None:
-    first = [0] * len(memory_of(op.dst).get_shape())
-    _, place = place_of(lowering, op, op.dst, first)
-    box = TensorBox(map_address(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
-    barrier, ctas = _barrier(lowering, op, op.barriers, op.mbarId), list[EmittedOperand]()
-    if op.multicastMask is not None:
-        opcode, ctas = (
-            f"{opcode}.multicast::cluster",
-            [lowering.emitter.compute("cvt.u16.u32", *lowering.fragment(op.multicastMask))],
-        )
-    lowering.emitter.emit(opcode, place, box, barrier, *ctas, guard=_guard(lowering, op.predicate))
-
-
-@lowers(nvgpu.TmaAsyncStoreOp)
-def _store(lowering: KernelLowering, op: Any) -> None:
-    _, place = place_of(lowering, op, op.src, [0] * len(memory_of(op.src).get_shape()))
-    box = TensorBox(map_address(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
-    lowering.emitter.emit(opcode, box, place, guard=_guard(lowering, op.predicate))
 
 
 # Products of a warpgroup.
@@ -330,7 +245,7 @@ def _warpgroup_mma(lowering: KernelLowering, op: Any) -> None:
 
 
 class _Lines(Receiver):
-    """Takes instructions of operations of `nvvm` into a kernel of `gpu`."""
+    """Takes instructions of operations that say them into a kernel of `gpu`."""
 
     def __init__(self, lowering: KernelLowering) -> None:
         super().__init__(lowering.emitter)
@@ -338,6 +253,8 @@ class _Lines(Receiver):
 
     def words(self, value: SSAValue) -> Words:
         word = number_of(self.lowering, value).word
+        if value.type == i16 and not isinstance(word, int):
+            return [self.emitter.compute("cvt.u16.u32", word)]
         return [Immediate(str(word)) if isinstance(word, int) else word]
 
     def give(self, op: Operation, *words: VirtualRegister | Immediate) -> None:
@@ -345,15 +262,32 @@ class _Lines(Receiver):
             fail(op, f"{op.name} has one result in a kernel of gpu, got {op.results[0].type}")
         self.lowering.values[op.results[0]] = word if op.results[0].type in (i1, i32) else [word]
 
+    def fresh(self, kind: Attribute) -> Fragment:
+        if isinstance(kind, nvgpu.MBarrierTokenType | nvgpu.DeviceAsyncTokenType):
+            return self.emitter.registers("b64", kind.name == nvgpu.MBarrierTokenType.name)
+        return super().fresh(kind)
 
-@lowers(next(op for op in NVVM.operations if op.name == "nvvm.wgmma.wait.group.sync.aligned"))
+    def condition(self, value: SSAValue) -> Condition:
+        return self.lowering.predicate(value)
+
+    def place(self, op: Operation, value: SSAValue, indices: Sequence[SSAValue]) -> At:
+        if isinstance(value.type, TensorMapDescriptorType):
+            return At(map_address(self.lowering, op, value))
+        at = self.lowering.indices(indices) or [0] * len(memory_of(value).get_shape())
+        return place_of(self.lowering, op, value, at)[1]
+
+
 def _line(lowering: KernelLowering, op: Any) -> None:
-    """An operation of `nvvm` that has no pointers."""
+    """An operation of `nvgpu` that is one instruction, or one of `nvvm` that has no pointers."""
     InstructionLine(_Lines(lowering), op).emit()
 
 
-for _kind in (*PLAIN, *EXCHANGES, *(each for each in COPIES if not each.get_irdl_definition().operands)):
-    if _kind.PTX and _kind not in (ElectOp, RegistersOp) and not _kind.name.startswith("nvvm.wgmma."):
+_WAIT = next(op for op in NVVM.operations if op.name == "nvvm.wgmma.wait.group.sync.aligned")
+_LINES = (*PLAIN, *EXCHANGES, *(each for each in COPIES if not each.get_irdl_definition().operands))
+_OTHERS = (ElectOp, RegistersOp, *(each for each in PLAIN if ".wgmma." in each.name))
+
+for _kind in (*_LINES, _WAIT, *nvgpu.OPERATIONS):
+    if getattr(_kind, "PTX", "") and _kind not in _OTHERS:
         lowers(_kind)(_line)
 
 

@@ -251,6 +251,17 @@ def test_a_product_of_bits_of_a_warpgroup() -> None:
     assert "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc" in to_ptx(kernel_of(body), "sm_90a")
 
 
+def test_what_is_done_under_a_predicate() -> None:
+    variable = "llvm.mlir.global internal @bar() {addr_space = 3 : i32} : !llvm.array<8 x i8>"
+    ptx = to_ptx(kernel_of("""%b = llvm.mlir.addressof @bar : !llvm.ptr<3>
+        %n = nvvm.read.ptx.sreg.tid.x : i32
+        %c = llvm.mlir.constant(7 : i32) : i32
+        %p = llvm.icmp "ult" %n, %c : i32
+        nvvm.mbarrier.init %b, %c, predicate = %p : !llvm.ptr<3>, i32, i1
+        llvm.return""", before=variable), "sm_80")  # fmt: skip
+    assert re.search(r"@%p\d+ mbarrier\.init\.shared\.b64 \[%r\d+\], 7;", ptx)
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("body", "target", "message"),
