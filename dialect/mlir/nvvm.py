@@ -57,12 +57,6 @@ def _is_operation(name: str) -> bool:
     return not (name.endswith(".w") or name in _WITH_PARTS or name[1:].startswith(_ABSENT))
 
 
-SPECIAL = {
-    f"nvvm.read.ptx.sreg.{name[1:].replace('_', '.')}": name for name in SPECIAL_REGISTERS if _is_operation(name)
-} | {"nvvm.read.ptx.sreg.warpsize": "WARP_SZ"}
-"""The special register of each operation that reads one."""
-
-
 class SpecialRegisterOp(NvvmOp):
     """The value of a special register."""
 
@@ -72,9 +66,14 @@ class SpecialRegisterOp(NvvmOp):
     res = result_def()
 
 
+def _special(register: str, name: str) -> type[SpecialRegisterOp]:
+    line = f"<mov.u{{res#i32=32/i64=64}} res, {register}"
+    return defined(SpecialRegisterOp, f"nvvm.read.ptx.sreg.{name}", f"The special register {register}.", PTX=line)
+
+
 SPECIAL_OPERATIONS = {
-    register: defined(SpecialRegisterOp, name, f"The special register {register}.")
-    for name, register in SPECIAL.items()
+    **{name: _special(name, name[1:].replace("_", ".")) for name in SPECIAL_REGISTERS if _is_operation(name)},
+    "WARP_SZ": _special("WARP_SZ", "warpsize"),
 }
 """The operation of each special register."""
 

@@ -21,7 +21,6 @@ from xdsl.utils.hints import isa
 from ...dialect.isa.row import Target, Version
 from ...dialect.isa.tensor_product import LOAD_SHAPES
 from ...dialect.mlir.llvm import DIRECTIVES, SPACES
-from ...dialect.mlir.nvvm import SPECIAL
 from ...dialect.mlir.nvvm_types import Template, TextPiece, TextPlace, spelled, template
 from ...dialect.mlir.upstream import NvvmOp
 from ...dialect.ptx.instructions import find
@@ -286,10 +285,7 @@ _REFUSED = ("im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
 
 def lower_nvvm(kernel: LlvmKernel, op: NvvmOp) -> None:
     """Adds the instruction of an operation."""
-    if op.name in SPECIAL:
-        bits = bits_of(op.results[0].type)
-        kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, parsed(SPECIAL[op.name])))
-    elif op.name == "nvvm.mbarrier.try_wait.parity":
+    if op.name == "nvvm.mbarrier.try_wait.parity":
         _wait(kernel, op)
     elif op.name == "nvvm.tcgen05.mma_smem_desc":
         _descriptor(kernel, op)
