@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import IntAttr, NoneAttr, UnitAttr, VectorType
@@ -20,10 +20,9 @@ from xdsl.irdl import (
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.traits import Pure
-from xdsl.utils.hints import isa
 
 from .upstream import declared, extended
-from .words import carried, defined, irdl_op_definition
+from .words import carried, defined
 
 CONSTANT_RANGE = carried("llvm.constant_range")
 """The values that a special register has: `#llvm.constant_range<i32, 0, 32>`, the last one excluded."""
@@ -44,24 +43,14 @@ class PointerSyntax(ParametrizedAttribute, TypeAttribute):
         return llvm.LLVMPointerType.new(params)
 
 
-@irdl_op_definition
-class ExtractElementOp(IRDLOperation):
-    """One element of a vector."""
+_ELEMENT = VarConstraint("ELEMENT", AnyAttr())
 
-    name = "llvm.extractelement"
-    assembly_format = "$vector `[` $position `:` type($position) `]` attr-dict `:` type($vector)"
-
-    ELEMENT: ClassVar = VarConstraint("ELEMENT", AnyAttr())
-    VECTOR: ClassVar = VarConstraint("VECTOR", VectorType.constr(ELEMENT))
-
-    vector = operand_def(VECTOR)
-    position = operand_def()
-    res = result_def(ELEMENT)
-    traits = traits_def(Pure())
-
-    def __init__(self, vector: SSAValue, position: SSAValue) -> None:
-        element = vector.type.element_type if isa(vector.type, VectorType[Attribute]) else vector.type
-        super().__init__(operands=[vector, position], result_types=[element])
+ExtractElementOp = declared(
+    IRDLOperation, "llvm.extractelement",
+    "$vector `[` $position `:` type($position) `]` attr-dict `:` type($vector)", "One element of a vector.",
+    vector=operand_def(VarConstraint("VECTOR", VectorType.constr(_ELEMENT))), position=operand_def(),
+    res=result_def(_ELEMENT), traits=traits_def(Pure()),
+)  # fmt: skip
 
 
 class _Cast(IRDLOperation):

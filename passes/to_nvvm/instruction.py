@@ -133,8 +133,8 @@ class Builder:
     def extract(self, container: SSAValue, count: int) -> list[SSAValue]:
         """The elements of a struct or of a vector."""
         if isa(container.type, VectorType[Attribute]):
-            places = (self.constant(i, IntegerType(32)) for i in range(count))
-            return [self.add(ExtractElementOp(container, place)) for place in places]
+            places, kinds = (self.constant(i, IntegerType(32)) for i in range(count)), [container.type.element_type]
+            return [self.add(ExtractElementOp.build(operands=[container, i], result_types=kinds)) for i in places]
         kinds = cast("llvm.LLVMStructType", container.type).types
         return [
             self.add(llvm.ExtractValueOp(DenseArrayBase.from_list(i64, [i]), container, kind))
