@@ -246,6 +246,13 @@ WGMMA = """%i = nvvm.read.ptx.sreg.tid.x : i32
 WGMMA = f"%u = llvm.mlir.undef : !llvm.struct<(i32, i32, i32, i32)>\n%d = llvm.mlir.constant(0 : i64) : i64\n{WGMMA}"
 
 
+OPAQUE = """%i = nvvm.read.ptx.sreg.tid.x : i32
+        %0 = nvvm.wmma.mma %i, %i, %i {eltypeA = #nvvm.mma_type<s8>, eltypeB = #nvvm.mma_type<s32>, k = 16 : i32,
+          layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<row>, m = 16 : i32, n = 16 : i32}
+          : (i32, i32, i32) -> !llvm.struct<(i32, i32, i32, i32, i32, i32, i32, i32)>
+        llvm.return"""
+
+
 def test_a_product_of_bits_of_a_warpgroup() -> None:
     body = WGMMA.replace("TYPE", "b1").replace("K", "256").replace("LAYOUT", "col")
     assert "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc" in to_ptx(kernel_of(body), "sm_90a")
@@ -271,6 +278,7 @@ def test_what_is_done_under_a_predicate() -> None:
         ("nvvm.cluster.arrive\nllvm.return", "sm_80", "needs"),
         (WGMMA.replace("TYPE", "s8").replace("K", "32").replace("LAYOUT", "row"), "sm_90a",
          "nvvm.wgmma.mma_async is not lowered with layoutB = row"),
+        (OPAQUE, "sm_80", "expected 2 + 2 + 8 registers, got 3"),
         ("nvvm.prefetch level = L2, evict_priority = evict_first, %a : !llvm.ptr<1>\nllvm.return", "sm_80",
          "nvvm.prefetch is not lowered with evictPriority = evict_first"),
         ("%x = llvm.mlir.undef : vector<4xi8>\n%y = llvm.add %x, %x : vector<4xi8>\nllvm.return", "sm_80",
