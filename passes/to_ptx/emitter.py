@@ -329,6 +329,12 @@ class Emitter:
         """Branches to a label, if `guard` holds or `unless` does not."""
         self.emit("bra", Symbol(label), guard=guard, unless=unless)
 
+    def until(self, opcode: str, *sources: EmittedOperand) -> None:
+        """Appends an instruction here that is done again until the predicate that it sets holds."""
+        label = self.fresh_label("wait")
+        self.label(label)
+        self.branch(label, unless=self.compute(opcode, *sources))
+
     def _statement(self, opcode: str, operands: Iterable[EmittedOperand], *, unneeded: bool = False) -> BodyStatement:
         """An instruction that is not placed yet. One that is `unneeded` must be pure."""
         return self._of_form(opcode, write(operands), unneeded=unneeded)

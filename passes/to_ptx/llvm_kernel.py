@@ -431,12 +431,8 @@ def parsed(text: str) -> Immediate | Symbol | Register:
 def _wait(kernel: LlvmKernel, op: NvvmOp) -> None:
     """`mbarrier.try_wait.parity`: tries until the phase has ended."""
     address, phase, ticks = op.operands
-    label = kernel.emitter.fresh_label("wait")
-    kernel.emitter.label(label)
-    space = space_of(address.type)
-    opcode = f"mbarrier.try_wait.parity{f'.{space}' if space else ''}.b64"
-    ended = kernel.compute(opcode, i1, At(kernel.register(address)), kernel.word(phase), kernel.word(ticks))
-    kernel.emitter.branch(label, unless=ended)
+    opcode = f"mbarrier.try_wait.parity{f'.{space}' if (space := space_of(address.type)) else ''}.b64"
+    kernel.emitter.until(opcode, At(kernel.register(address)), kernel.word(phase), kernel.word(ticks))
 
 
 DESCRIPTOR_FIELDS = ((0, 14), (16, 14), (32, 14), (49, 3), (52, 1), (61, 3))

@@ -127,9 +127,7 @@ def _try_wait(lowering: KernelLowering, op: Any) -> None:
     (_, place), emitter = place_of(lowering, op, op.barriers, lowering.indices([op.mbarId])), lowering.emitter
     parity = lowering.scalars.select(lowering.predicate(op.phaseParity), 1, 0)
     ticks = _register(lowering, lowering.scalar(op.ticks))
-    label = emitter.fresh_label("wait")
-    emitter.label(label)
-    emitter.branch(label, unless=emitter.compute("mbarrier.try_wait.parity.shared.b64", place, parity, ticks))
+    emitter.until("mbarrier.try_wait.parity.shared.b64", place, parity, ticks)
 
 
 # Products of a warpgroup.

@@ -144,10 +144,7 @@ def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     sleeping, polling = (f"mbarrier.{name}.parity.shared.b64" for name in ("try_wait", "test_wait"))
     for product in _first_products(op):
         descriptors(lowering, product)
-    label = emitter.fresh_label("wait")
-    emitter.label(label)
-    wait = sleeping if emitter.has(sleeping) else polling
-    emitter.branch(label, unless=emitter.compute(wait, place, lowering.scalar(op.parity)))
+    emitter.until(sleeping if emitter.has(sleeping) else polling, place, lowering.scalar(op.parity))
 
 
 # Fences: `warp.fence`.
