@@ -429,9 +429,9 @@ class IndexCastUIOp(IRDLOperation):
     traits = traits_def(Pure())
 
 
-_EXTENDED = _cast(arith.ExtFOp, _FLAGS, fastmath=opt_prop_def(arith.FastMathFlagsAttr))
+ExtFOp = _cast(arith.ExtFOp, _FLAGS, fastmath=opt_prop_def(arith.FastMathFlagsAttr))
 
-ARITH = extended(arith.Arith, (_EXTENDED, TruncFOp, RemFOp, IndexCastUIOp, *map(_cast, _CASTS)))
+ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp, IndexCastUIOp, *map(_cast, _CASTS)))
 
 
 class NvvmOp(IRDLOperation):

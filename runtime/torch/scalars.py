@@ -19,7 +19,7 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import ARITHMETIC, converted, number_of
 from ...dialect.mlir.arithmetic import MATH
-from ...dialect.mlir.upstream import RemFOp
+from ...dialect.mlir.upstream import ExtFOp, RemFOp
 from .options import expression
 
 Size: TypeAlias = Any
@@ -166,7 +166,7 @@ class Body(Builder):
         if kind == i1:
             return RULES["ne"](self, [element, 0])
         if element.is_float and isinstance(kind, AnyFloat) and element.type.bitwidth == kind.bitwidth:
-            element = self.emit(arith.ExtFOp, element, result=f32)
+            element = self.emit(ExtFOp, element, result=f32)
         if element.is_float and unsigned:
             element = self.convert(element, torch.int32)  # as torch does: numbers wrap around
         positive = element.unsigned or element.type == i1
