@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, make_dataclass, replace
-from operator import itemgetter
 from typing import ClassVar, TypeAlias, cast
 
 from xdsl.context import Context
@@ -34,8 +33,7 @@ from .candidates import CHECKS, Tuned, asked_of, check, followed, key_of, overri
 from .defaults import in_fixed_order
 from .fragments import by_fragments
 from .warpgroup import PLAIN, why_not
-from .warpgroup_model import SHORT_K
-from .warpgroup_schedule import by_warpgroups, declined, is_compared, is_large, is_rated, rated, tile_of, time_of
+from .warpgroup_schedule import by_warpgroups, declined, expected, is_compared, time_of
 
 # The default, by whoever is faster.
 
@@ -56,12 +54,8 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
 def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
     alone = by == "fragments" or not (by or target.sm >= WARPGROUP_SM)
     groups = None if alone else by_warpgroups(product, target, accumulate, by)
-    if groups is not None:
-        # What few tiles read takes longer to pack than to multiply as it lies.
-        large = groups.pack == PLAIN and is_large(product, laid_out=groups.padded != PLAIN)
-        large = not is_compared(product) or (product.k > SHORT_K and large)
-        if by or large or groups.in_registers != PLAIN:
-            return groups
+    if groups is not None and (by or not is_compared(product)):
+        return groups
     row = needs.instruction(product, accumulate, target)
     if row is None:
         what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
@@ -74,11 +68,8 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
     taken += model.laying_out(product, by_warps.pack, PLAIN, target)
     if groups is None:
         return by_warps
-    before = model.laying_out(product, groups.pack, groups.padded, target)
-    times = [(groups, time_of(product, groups, target) + before), (by_warps, taken)]
-    if is_rated(product, groups.pack, target):
-        times = [(each, rated(product, tile_of(each), ns, target)) for each, ns in times]
-    return min(times, key=itemgetter(1))[0]
+    times = {groups: time_of(product, groups, target), by_warps: taken}
+    return min(times, key=lambda each: expected(product, each, times[each], target))
 
 
 def _lowered_to(product: Product, target: Target, accumulate: str) -> str:

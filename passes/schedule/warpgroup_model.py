@@ -120,11 +120,10 @@ class GroupTile(NamedTuple):
     @staticmethod
     def of(schedule: Schedule) -> GroupTile:
         """The tile of a schedule of warpgroups."""
-        exchanged, joined = schedule.multiplied == "ba", schedule.cluster_parts > 1
-        rows = ROWS if exchanged else schedule.warp[0]
-        return GroupTile(
-            *schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=exchanged, rows=rows, joined=joined
-        )
+        joined, rows = schedule.cluster_parts > 1, ROWS if schedule.exchanged else schedule.warp[0]
+        tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=schedule.multiplied == "ba")
+        role, slices = schedule.in_registers, schedule.sliced_k
+        return tile._replace(in_registers=role, slices=slices, rows=rows, joined=joined)
 
     @property
     def together(self) -> int:
@@ -378,7 +377,8 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
     turn += PROMOTED * tile.groups * tile.width * (product.a.element.name in FP8 and not product.short_sums)
     waves = -(-tile_count(product, tile) * tile.parts // target.sms)
     turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
-    loops = max(waves * turns * turn, read_bytes(product) / LISTED.memory)
+    stored = product.m * product.n * product.d.element.bits / 8
+    loops = max(waves * turns * turn, (read_bytes(product) + WRITTEN * stored) / LISTED.memory)
     return loops + waves * (LISTED.latency + tile.m * tile.n / LISTED.stored) + partial_sums(tile, LISTED)
 
 

@@ -8,14 +8,15 @@ of fragments as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import product as combinations
-from math import log2, prod
+from math import gcd, log2, prod
 from typing import Any
 
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.schedule.schedule import MIN_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
@@ -23,18 +24,15 @@ from ..linalg.operand import WIDEST
 from ..linalg.product import Product, along_k
 from . import needs
 from .defaults import SECTOR, can_slice, first_fitting, is_plain, laid_out, matrices, unknown_pitches
-from .model import Tile
+from .model import Tile, laying_out
 from .warpgroup import (
     COOPERATIVE,
     MAX_PROMOTED,
-    OTHER,
     PLAIN,
     check_warpgroup,
     must_turn,
-    packed,
     prepared,
     split_operands,
-    transposed,
     why_no_pairs,
     why_not,
 )
@@ -239,43 +237,35 @@ def _tail_parts(product: Product, schedule: Schedule, ctas: int) -> int:
     return TAIL_PARTS if plain and long else 1
 
 
-MIN_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
-"""Multiply-adds below which fragments in registers are as fast, of more elements of D than so many (H200: 512 is, 576
-is not; 2048x512x256 takes 7.0 microseconds by fragments, 6.5 by warpgroups)."""
-
-MIN_DEEP = 1 << 30
-"""The same of fewer elements and a long K (H200, us: 256x256x8192 11.4 and 12.5, 512x512x4096 13.2 and 12.4)."""
-
-MIN_BATCHED = 1 << 25
-"""The same of a batch, by `mma.sync` and by `wgmma` (H200, us: 16 of 96 4.8 and 4.8, 8 of 384 8.8 and 7.6)."""
-
 MIN_PACKED = 1 << 31
-"""The same where operands are packed first (H200: 1281 is as fast, 1535 by a tenth faster)."""
+"""Multiply-adds of a product of dynamic sizes from which on it is faster to copy its operands to aligned rows first."""
 
 MAX_PROMOTED_BY_THREE = 128
 """`MAX_PROMOTED` where three warpgroups multiply (ptxas 13.0, 192x160: 204 bytes of spills)."""
 
 ROLES = ("b", "a", PLAIN)
-"""Values of `in_registers`, the operand that warpgroups have there, if any. Of several that pay the first is chosen."""
+"""Values of `in_registers`, the operand that warpgroups have there, if any."""
 
 MIN_ROWS, MIN_ALONG_K, MIN_ALONG_N = 64, 1 << 32, 1 << 29
 """Rows of D, and multiply-adds, from which on integers of B that lie along K or along N are converted faster so. Of 8
 bits along K 64 rows are too few."""
+
+TURNED_NS, LATE_NS = 0.016, 600
+"""Nanoseconds of an element that a launch transposes, if elements of K are stored one at a time; and by how much later
+warpgroups end than the model says with no more K tiles than `MIN_RING`, and with an operand in registers."""
 
 MIN_STAGES, MIN_WIDTH = 4, 32
 """With an operand in registers: stages without which copies are not far enough ahead, of promoted sums for each line of
 K; columns of the narrowest instruction."""
 
 
-def pays(product: Product, target: Target, role: str) -> bool:
-    """Whether products of warpgroups with this operand in registers are faster than the alternatives: fragments, where
-    each row of tiles converts all of B again, and a separate launch that transposes the operand. If both operands must
-    be transposed, the launch takes the smaller one."""
+def may_pay(product: Product, target: Target, role: str) -> bool:
+    """Whether products of warpgroups with this operand in registers may be the fastest: times say if they are, but of
+    integers that are converted, and where fragments give other sums, or none."""
     if why_not(product, target, role):
         return False
     if product.convolves or product.variant.kind or product.block_scales:
         return role == PLAIN  # fragments do not multiply them
-    transpose = transposed(product, role)
     if product.second is not None:
         return product.m > 32  # fragments have both sums of an element in one lane in fewer tiles
     if product.batch_invariant and needs.sums_differ(product):
@@ -283,18 +273,15 @@ def pays(product: Product, target: Target, role: str) -> bool:
     if role == PLAIN:
         if needs.promotes(product, "f32", target) and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
-        compared = is_compared(product) or (reads_weights(product) and is_rated(product, PLAIN, target))
-        return compared or is_large(product, laid_out=transpose != PLAIN or packed(product) != PLAIN)
-    operand, other = split_operands(product, role)
+        few = reads_weights(product, above=0) and product.ends is None
+        return not few or (product.m > BY_WARPS and is_rated(product, PLAIN, target))
+    operand, _ = split_operands(product, role)
     if operand.packed or (operand.stored is not None and operand.element.bits == BYTE):
         return True  # nothing else reads it
     if group_spills(product, GroupTile(MIN_WIDTH, MIN_WIDTH, in_registers=role)):
         return False
     if operand.stored is None:
-        moved = transpose != PLAIN
-        sizes = [prod(each.shape) * each.memory_bits for each in (operand, other)]
-        larger = moved and sizes[1] > sizes[0] and not why_not(product, target, OTHER[role])
-        return is_large(product, laid_out=moved) and not larger and not (role == "b" and unknown_pitches(product))
+        return not (role == "b" and unknown_pitches(product))
     if can_slice(product, role) and (product.m <= BY_WARPS or product.group):
         large = product.n * product.k >= MANY_WEIGHTS + (product.m <= FEW_ROWS)
         return large and (product.m > BY_WARPS or fills_sms(product, target))
@@ -304,40 +291,23 @@ def pays(product: Product, target: Target, role: str) -> bool:
 
 
 def is_compared(product: Product) -> bool:
-    """Whether a model says if warpgroups are faster than fragments, of a product that is not large: of single ones of
-    16-bit floats as they lie."""
-    if product.batch or product.summed or product.dynamic or product.second or product.convolves:
-        return False
-    plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product, above=0)
-    return plain and product.a.element.bits == product.b.element.bits == 16
+    """Whether times say if warpgroups are faster than fragments: not of what fragments do not multiply, or with other
+    sums, of groups and of two B, of integers that are converted, nor of few rows that read many weights."""
+    alone = product.convolves or product.variant.kind or product.block_scales or product.ends is not None
+    fixed = product.batch_invariant and needs.sums_differ(product)
+    return not (alone or fixed or product.second or product.b.stored or reads_weights(product))
 
 
 def _products(product: Product) -> int:
     return product.m * product.n * product.depth * product.matrices
 
 
-def is_large(product: Product, *, laid_out: bool) -> bool:
-    """Whether a product is large enough for warpgroups and fills most of a tile's rows. `laid_out` says that launches
-    before it rearrange operands."""
-    if laid_out:
-        least = MIN_PACKED
-    elif product.ends is not None or product.block_scales:
-        return True
-    elif product.batch:
-        least = MIN_BATCHED
-    else:
-        least = MIN_PRODUCTS if product.m * product.n > FEW_ELEMENTS else MIN_DEEP
-    return product.m > ROWS and _products(product) >= least
-
-
 def declined(product: Product, target: Target) -> str:
     """Why an operand of a product that is large enough is not changed in registers of warpgroups, which the target has;
     empty if one is, or none need be."""
-    if not (
-        changed := [
-            role for role in "ba" if split_operands(product, role)[0].stored is not None or must_turn(product, role)
-        ]
-    ):
+    operands = zip("ba", (product.b, product.a), strict=True)
+    changed = [role for role, operand in operands if operand.stored is not None or must_turn(product, role)]
+    if not changed:
         return ""
     possible = needs.has_warpgroups(product, target, exchanged="b" in changed)
     if not possible or product.metadata is not None or product.m < MIN_ROWS or _products(product) < MIN_ALONG_N:
@@ -440,21 +410,41 @@ def schedules_by_cost(
 
 
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
-    """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
-    return nanoseconds(cost(product, GroupTile.of(schedule), schedule.pack, target), target)
+    """The nanoseconds that the model expects of a schedule of warpgroups, and of launches that change operands."""
+    seen, turned = laid_out(product, schedule.transpose, schedule.padded), roles(schedule.transpose)
+    tile = GroupTile.of(schedule)._replace(depth=schedule.cta[2] // k_of(seen))
+    elements = sum(prod(o.shape) for role, o in (("a", product.a), ("b", product.b)) if role in turned)
+    before = laying_out(product, schedule.transpose, PLAIN, target) + TURNED_NS * elements / gcd(product.k, WIDEST)
+    around = before + laying_out(seen, schedule.pack, schedule.padded, target)
+    return nanoseconds(cost(seen, tile, schedule.pack, target), target) + around
+
+
+def expected(product: Product, schedule: Schedule, ns: float, target: Target) -> float:
+    """The nanoseconds that are expected of a schedule to which a model gives `ns`, with what is known of its errors."""
+    if is_rated(product, schedule.pack, target):
+        return 2 ** rated(product, tile_of(schedule), ns, target)
+    few = product.k_tiles(schedule.cta[2]) <= MIN_RING
+    return ns + LATE_NS * (schedule.together > 1) * (few + (schedule.in_registers != PLAIN))
 
 
 def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str) -> Schedule | None:
-    """The schedule of warpgroups that the model likes best; None if none pays.
+    """The schedule of warpgroups that the model likes best; None if none may pay.
 
     `asked` is the operand in registers that is asked for, or empty. Raises ScheduleError if warpgroups cannot multiply
     the product as is asked for.
     """
     if asked == PLAIN and product.b.stored is not None:
         asked = "b"
-    role = asked or next((role for role in ROLES if pays(product, target, role)), "")
-    every = schedules_by_cost(product, target, accumulate, role) if role else iter(())
-    chosen = first_fitting(every, lambda schedule: check_warpgroup(schedule, product, target))
+    tried = [asked] if asked else [role for role in ROLES if may_pay(product, target, role)]
+    every = [
+        first_fitting(
+            schedules_by_cost(product, target, accumulate, role),
+            partial(check_warpgroup, product=product, target=target),
+        )
+        for role in tried
+    ]
+    times = {each: expected(product, each, time_of(product, each, target), target) for each in every if each}
+    chosen = min(times, key=times.__getitem__, default=None)
     if asked and chosen is None:
         with_operand = "" if asked == PLAIN else f" with in_registers = {asked}"
         reason = why_not(product, target, asked) or f"{target} has none accumulated in {accumulate}"
