@@ -252,7 +252,7 @@ bits along K 64 rows are too few."""
 
 TURNED_NS, LATE_NS = 0.016, 600
 """Nanoseconds of an element that a launch transposes, if elements of K are stored one at a time; and by how much later
-warpgroups end than the model says with no more K tiles than `MIN_RING`, and with an operand in registers."""
+warpgroups end than the model says with an operand in registers, and with up to `MIN_RING` K tiles but of 16 bits."""
 
 MIN_STAGES, MIN_WIDTH = 4, 32
 """With an operand in registers: stages without which copies are not far enough ahead, of promoted sums for each line of
@@ -273,7 +273,8 @@ def may_pay(product: Product, target: Target, role: str) -> bool:
     if role == PLAIN:
         if needs.promotes(product, "f32", target) and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
-        few = reads_weights(product, above=0) and product.ends is None
+        short = bool(product.dynamic) and product.m <= ROWS
+        few = product.ends is None and (short or reads_weights(product, above=0))
         return not few or (product.m > BY_WARPS and is_rated(product, PLAIN, target))
     operand, _ = split_operands(product, role)
     if operand.packed or (operand.stored is not None and operand.element.bits == BYTE):
@@ -414,7 +415,8 @@ def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     seen, turned = laid_out(product, schedule.transpose, schedule.padded), roles(schedule.transpose)
     tile = GroupTile.of(schedule)._replace(depth=schedule.cta[2] // k_of(seen))
     elements = sum(prod(o.shape) for role, o in (("a", product.a), ("b", product.b)) if role in turned)
-    before = laying_out(product, schedule.transpose, PLAIN, target) + TURNED_NS * elements / gcd(product.k, WIDEST)
+    one_by_one = TURNED_NS * elements * (1 / gcd(product.k, WIDEST) - 1 / WIDEST)
+    before = laying_out(product, schedule.transpose, PLAIN, target) + one_by_one
     around = before + laying_out(seen, schedule.pack, schedule.padded, target)
     return nanoseconds(cost(seen, tile, schedule.pack, target), target) + around
 
@@ -423,7 +425,7 @@ def expected(product: Product, schedule: Schedule, ns: float, target: Target) ->
     """The nanoseconds that are expected of a schedule to which a model gives `ns`, with what is known of its errors."""
     if is_rated(product, schedule.pack, target):
         return 2 ** rated(product, tile_of(schedule), ns, target)
-    few = product.k_tiles(schedule.cta[2]) <= MIN_RING
+    few = product.a.element.bits != 16 and product.k_tiles(schedule.cta[2]) <= MIN_RING
     return ns + LATE_NS * (schedule.together > 1) * (few + (schedule.in_registers != PLAIN))
 
 
