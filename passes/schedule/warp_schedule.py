@@ -33,7 +33,7 @@ from .candidates import CHECKS, Tuned, asked_of, check, followed, key_of, overri
 from .defaults import in_fixed_order
 from .fragments import by_fragments
 from .warpgroup import PLAIN, why_not
-from .warpgroup_schedule import by_warpgroups, declined, expected, is_compared, time_of
+from .warpgroup_schedule import by_warpgroups, declined, expected, is_compared, outpaces, time_of
 
 # The default, by whoever is faster.
 
@@ -54,7 +54,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
 def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
     alone = by == "fragments" or not (by or target.sm >= WARPGROUP_SM)
     groups = None if alone else by_warpgroups(product, target, accumulate, by)
-    if groups is not None and (by or not is_compared(product)):
+    if groups is not None and (by or not is_compared(product) or outpaces(product, groups, target)):
         return groups
     row = needs.instruction(product, accumulate, target)
     if row is None:

@@ -414,11 +414,13 @@ def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, and of launches that change operands."""
     seen, turned = laid_out(product, schedule.transpose, schedule.padded), roles(schedule.transpose)
     tile = GroupTile.of(schedule)._replace(depth=schedule.cta[2] // k_of(seen))
+    taken = nanoseconds(cost(seen, tile, schedule.pack, target), target)
+    if schedule.transpose == schedule.pack == schedule.padded == PLAIN:
+        return taken
     elements = sum(prod(o.shape) for role, o in (("a", product.a), ("b", product.b)) if role in turned)
     one_by_one = TURNED_NS * elements * (1 / gcd(product.k, WIDEST) - 1 / WIDEST)
     before = laying_out(product, schedule.transpose, PLAIN, target) + one_by_one
-    around = before + laying_out(seen, schedule.pack, schedule.padded, target)
-    return nanoseconds(cost(seen, tile, schedule.pack, target), target) + around
+    return taken + before + laying_out(seen, schedule.pack, schedule.padded, target)
 
 
 def expected(product: Product, schedule: Schedule, ns: float, target: Target) -> float:
@@ -427,6 +429,16 @@ def expected(product: Product, schedule: Schedule, ns: float, target: Target) ->
         return 2 ** rated(product, tile_of(schedule), ns, target)
     few = product.a.element.bits != 16 and product.k_tiles(schedule.cta[2]) <= MIN_RING
     return ns + LATE_NS * (schedule.together > 1) * (few + (schedule.in_registers != PLAIN))
+
+
+FRAGMENTS_PER_NS = 1700
+"""Multiply-adds of 16 bits of an SM in a nanosecond, which the model of fragments nowhere exceeds."""
+
+
+def outpaces(product: Product, schedule: Schedule, target: Target) -> bool:
+    """Whether a schedule of warpgroups ends before fragments could have multiplied."""
+    per_ns = FRAGMENTS_PER_NS * target.sms * (1.5 if product.sparsity > 1 else 1.0)
+    return _products(product) * product.a.element.bits / 16 / per_ns > time_of(product, schedule, target)
 
 
 def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str) -> Schedule | None:
