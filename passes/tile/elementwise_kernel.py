@@ -1,6 +1,6 @@
 """Elementwise operations that belong to no product: `linalg.fill`, `copy`, `transpose`, `generic` over parallel loops.
 
-Each becomes a kernel that goes once through memory (`traversal.py`). Where an input lies transposed, lanes go down as
+Each becomes an operation on rows (`rows.py`) that takes none together. Where an input lies transposed, lanes go down as
 many rows as fill a sector of 32 bytes of it, too, so that neither side reads or writes parts of sectors. What
 `docs/epilogues.md` says of the arithmetic holds here as well: the body becomes the same `warp.map`.
 """
@@ -10,40 +10,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
+from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IntegerType, MemRefType, NoneAttr, i32
+from xdsl.dialects.builtin import IntegerType, MemRefType, NoneAttr, UnitAttr, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 
 from ...dialect.layouts.layout import Layout, column, row
-from ...dialect.mlir.affine import FIXED, Nest, loops_of, strides_of
-from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, is_memory, memory_of
-from ...dialect.warp.elements import IndexOp, YieldOp
-from ...dialect.warp.fragments import ConstantOp
-from ...dialect.warp.rows import MapOp
+from ...dialect.mlir.affine import FIXED, Nest, converted, loops_of, strides_of
+from ...dialect.warp.attributes import BYTE, element_row, in_place_of, is_memory, memory_of
+from ...dialect.warp.elements import IndexOp, YieldOp, element_type
+from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import HALF_WORD
 from ..diagnostics import fail
-from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
-from ..linalg.memory_uses import check_unshared
-from ..linalg.operand import VectorOperand
-from ..patterns import Index, IndexBuilder, constant_number
+from ..linalg.elementwise import read_elementwise, why_not_elementwise
 from ..schedule.defaults import SECTOR
-from .tiling import Outliner
 from .traversal import (
     ACCESS_BITS,
     LANE_BITS,
     OF_SECTOR,
     WARPS,
     Traversal,
-    TraversalKernel,
     TraversedMemory,
-    joined,
     lane_layout,
     lanes_along,
-    operand_of,
-    outline,
 )
 
 SECTOR_BITS = 8 * SECTOR
@@ -86,6 +78,9 @@ LARGEST_ROW = 1 << 31
 TRAVERSED = frozenset((4, 8, 32))
 """Bits of the integers in memory that kernels of fragments go through."""
 
+EXACT = "warp.exact"
+"""On an operation: it uses no approximate functions, so that it gives what it does in the epilogue of a product."""
+
 HAVE_KERNELS = "floats of 8, 16, 32 and 64 bits, and integers of 8 and 32 bits"
 
 
@@ -100,16 +95,6 @@ def is_traversed(op: LinalgStructuredOperation) -> bool:
     computed = [] if nest.indices else [value.type for inner in nest.body.ops for value in inner.results]
     integers = [kind.bitwidth for kind in types if isinstance(kind, IntegerType)]
     return TRAVERSED.issuperset(integers) and IntegerType(64) not in computed
-
-
-def traversal_of(elementwise: Elementwise) -> Traversal:
-    """How warps go through the memory of an elementwise operation.
-
-    Raises a located diagnostic for elements and memory that no kernel goes through.
-    """
-    inputs, output = _memories(elementwise)
-    traversal = over_elements(elementwise.op, inputs, [output], output)
-    return traversal if elementwise.indexed else _by_sectors(traversal)
 
 
 def over_elements(
@@ -170,45 +155,47 @@ def _along_shared(inputs: Sequence[TraversedMemory], rows: int | None, columns: 
     return around if same and apart and closer else None
 
 
-def _memories(elementwise: Elementwise) -> tuple[Mapping[int, TraversedMemory], TraversedMemory]:
-    """Inputs in memory, by number, and the output, with as few loops as possible."""
-    used = [
-        i
-        for i in range(len(elementwise.inputs))
-        if elementwise.reads(i) and isinstance(elementwise.inputs[i].type, MemRefType)
-    ]
-    places = {i: TraversedMemory.of(elementwise.inputs[i], loops_of(elementwise.maps[i])) for i in used}
-    output = TraversedMemory.of(elementwise.output, range(elementwise.loops))
-    for place in (*places.values(), output):
+def as_rows(op: LinalgStructuredOperation) -> RowsOp:
+    """An elementwise operation on memory as one on rows, which is in no block. Raises a located diagnostic for any
+    other, and for elements and memory that no kernel goes through."""
+    if (elementwise := read_elementwise(op)) is None:
+        fail(op, f"{op.name} has no kernel: {why_not_elementwise(op)}")
+    block, inputs, maps, elements = Block(), list[SSAValue](), list[AffineMap](), dict[int, SSAValue]()
+    for i, value in enumerate(elementwise.inputs):
+        if elementwise.reads(i) and isinstance(value.owner, arith.ConstantOp):
+            block.add_op(constant := value.owner.clone())
+            elements[i] = constant.result
+        elif elementwise.reads(i):
+            inputs.append(value)
+            maps.append(elementwise.maps[i])
+            elements[i] = block.insert_arg(element_type(value), len(block.args))
+    indices = {loop: IndexOp(loop) for loop in elementwise.indexed}
+    block.add_ops(indices.values())
+    result = elementwise.append(block, elements, {loop: index.result for loop, index in indices.items()})
+    block.add_op(YieldOp(_cast(op, block, result, element_type(elementwise.output))))
+    maps.append(AffineMap.identity(elementwise.loops))
+    _check_memory(op, [*inputs, elementwise.output], maps)
+    rows = in_place_of(op, RowsOp(inputs, [elementwise.output], maps, Region(block)))
+    rows.attributes[EXACT] = UnitAttr()
+    return rows
+
+
+def _check_memory(op: Operation, values: Sequence[SSAValue], maps: Sequence[AffineMap]) -> None:
+    """Refuses elements and memory that no kernel goes through."""
+    memories = [(v, m) for v, m in zip(values, maps, strict=True) if isinstance(v.type, MemRefType)]
+    *places, output = [TraversedMemory.of(value, loops_of(map_)) for value, map_ in memories]
+    for place in (*places, output):
         if place.bits < 8 and (place is output or place.bits != PACKED_BITS):
             kind = place.kind.element_type
-            fail(
-                elementwise.op,
-                f"{elementwise.op.name} on elements of {kind} has no kernel of its own; {HAVE_KERNELS} have",
-            )
-    if any(p.value == output.value and p.loops != output.loops for p in places.values()):
-        fail(elementwise.op, f"{elementwise.op.name} reads its own output in another order than it writes it")
-    if not elementwise.loops or 0 in output.kind.get_shape():
-        fail(elementwise.op, f"the output of {elementwise.op.name} has no elements to go through: {output.kind}")
-    for place in places.values():
+            fail(op, f"{op.name} on elements of {kind} has no kernel of its own; {HAVE_KERNELS} have")
+    if any(p.value == output.value and p.loops != output.loops for p in places):
+        fail(op, f"{op.name} reads its own output in another order than it writes it")
+    if 0 in output.kind.get_shape():
+        fail(op, f"the output of {op.name} has no elements to go through: {output.kind}")
+    for place in places:
         if place.bits < 8 and (place.neighbours != _columns(output) or place.together() % 2):
-            which = f"{elementwise.op.name} on elements of {place.kind.element_type}"
-            fail(
-                elementwise.op,
-                f"{which} needs whole bytes of elements that are neighbours in its output too, got {place.kind}",
-            )
-    widest = max(place.bits for place in (*places.values(), output))
-
-    def may_join(output: TraversedMemory, loop: int) -> bool:
-        return not elementwise.indexed and may_flatten(output, loop, widest)
-
-    return joined(elementwise.op, places, output, may_join)
-
-
-def may_flatten(output: TraversedMemory, loop: int, widest: int) -> bool:
-    """Whether a row of two loops of an output, `loop` and the next, has less than 2^32 bytes. `widest` are the bits of
-    the widest element."""
-    return math.prod(output.kind.get_shape()[loop : loop + 2]) * widest // 8 < LARGEST_ROW
+            which = f"{op.name} on elements of {place.kind.element_type}"
+            fail(op, f"{which} needs whole bytes of elements that are neighbours in its output too, got {place.kind}")
 
 
 def _columns(output: TraversedMemory) -> int:
@@ -277,7 +264,7 @@ def _loaded(turned: Sequence[TraversedMemory], rows: int, columns: int, widest: 
     return Layout(tuple(lanes), (*along[:first], across[0], *rest))
 
 
-def _by_sectors(traversal: Traversal) -> Traversal:
+def by_sectors(traversal: Traversal) -> Traversal:
     """The traversal, by whole sectors of the output if all inputs lie transposed and may go through shared memory, or
     are large, all else than rows is apart by sectors, and rows are not so short that their ends are most of them.
     Elements from row to row in shared memory are so many that rows there lie to sectors as they do in the output."""
@@ -317,85 +304,6 @@ def power_of_two(size: int, step: int) -> int:
     return 1 << (-(-size // step) - 1).bit_length()
 
 
-def _build(elementwise: Elementwise, kernel: TraversalKernel) -> None:
-    """Computes and stores a warp's part of the output."""
-    traversal, column = kernel.traversal, kernel.at[kernel.traversal.columns]
-    if traversal.pitch:
-        return _build_sectors(elementwise, kernel, column)
-    loaded = {i: kernel.load(kernel.index, i, kernel.view(place), column) for i, place in traversal.inputs.items()}
-    kind = traversal.fragment(traversal.element_type(traversal.output))
-    indices = {loop: _index(kernel, loop, kind) for loop in elementwise.indexed}
-    kernel.store(kernel.index, 0, _computed(elementwise, kernel, kernel.index, loaded, indices, kind), column)
-
-
-def _build_sectors(elementwise: Elementwise, kernel: TraversalKernel, column: Index) -> None:
-    """Stores rows by whole sectors, but at their ends, and those of the last CTAs that have not all of theirs."""
-    traversal, rows = kernel.traversal, range(kernel.traversal.warp[0])
-    element = traversal.element_type(traversal.output)
-    kinds = {i: traversal.element_type(place) for i, place in traversal.inputs.items()}
-    staged = {i: kernel.staged(kernel.index, i, kernel.view(p), column) for i, p in traversal.inputs.items()}
-
-    def within(index: IndexBuilder) -> list[SSAValue]:
-        kind = traversal.sectors(element)
-        loaded = [{i: kernel.whole_sectors(index, memory, at) for i, memory in staged.items()} for at in rows]
-        for at, inputs in enumerate(loaded):
-            kernel.store_sectors(index, _computed(elementwise, kernel, index, inputs, {}, kind), at)
-        return []
-
-    def at_ends(index: IndexBuilder) -> list[SSAValue]:
-        kind = traversal.fragment(element)
-        inputs = {i: kernel.own_rows(index, memory, kind.with_element(kinds[i])) for i, memory in staged.items()}
-        kernel.store(index, 0, _computed(elementwise, kernel, index, inputs, {}, kind), column)
-        return []
-
-    index, last = kernel.index, traversal.output.size(traversal.columns) - traversal.warp[1]
-    is_within = index.compare("ult", index.sub(column, 1), last)
-    if rest := (size := traversal.output.size(traversal.rows)) % traversal.cta[0]:
-        is_within = index.insert(arith.AndIOp(is_within, index.compare("ult", kernel.row, size - rest))).result
-    index.either(is_within, within, at_ends)
-
-
-def _index(kernel: TraversalKernel, loop: int, kind: FragmentType) -> SSAValue:
-    """The index along a loop of each element of the tile: a fragment, or a number that is the same for all."""
-    start, traversal = kernel.index.value(kernel.at[loop]), kernel.traversal
-    if loop in (traversal.rows, traversal.columns):
-        return kernel.index.insert(IndexOp(int(loop == traversal.columns), start, kind)).result
-    return kernel.index.insert(arith.IndexCastOp(start, i32)).result
-
-
-def _computed(
-    elementwise: Elementwise,
-    kernel: TraversalKernel,
-    index: IndexBuilder,
-    loaded: Mapping[int, SSAValue],
-    indices: Mapping[int, SSAValue],
-    kind: FragmentType,
-) -> SSAValue:
-    """The elements of the output."""
-    block, inputs, elements = Block(), list[SSAValue](), dict[int, SSAValue]()
-    for i, value in enumerate(elementwise.inputs):
-        if not elementwise.reads(i):
-            continue
-        if i not in loaded and isinstance(value.owner, arith.ConstantOp):
-            constant = value.owner.clone()
-            block.add_op(constant)
-            elements[i] = constant.result
-            continue
-        inputs.append(loaded[i] if i in loaded else kernel.arguments[value])
-        type_ = fragment_of(loaded[i]).element_type if i in loaded else value.type
-        elements[i] = block.insert_arg(type_, len(block.args))
-    inputs += indices.values()
-    numbers = {loop: block.insert_arg(i32, len(block.args)) for loop in indices}
-    result = _cast(elementwise.op, block, elementwise.append(block, elements, numbers), kind.element_type)
-    passed = next((value for i, value in enumerate(inputs) if block.args[i] == result), None)
-    if passed is not None and passed.type == kind:
-        return passed
-    if (constant := constant_number(result)) is not None:
-        return index.insert(ConstantOp(constant, kind)).fragment
-    block.add_op(YieldOp(result))
-    return index.insert(MapOp(inputs, kind, Region(block))).fragment
-
-
 def _cast(op: Operation, block: Block, value: SSAValue, wanted: Attribute) -> SSAValue:
     """A value converted to the type of the output, as `linalg.fill` and `linalg.copy` do."""
     source = value.type
@@ -404,36 +312,5 @@ def _cast(op: Operation, block: Block, value: SSAValue, wanted: Attribute) -> SS
     rows = element_row(source), element_row(wanted)
     if rows[0] is None or rows[1] is None or rows[0].is_float != rows[1].is_float or rows[0].bits == rows[1].bits:
         fail(op, f"{op.name} from {source} to {wanted} is not lowered")
-    wider, narrower = (arith.ExtFOp, arith.TruncFOp) if rows[0].is_float else (arith.ExtSIOp, arith.TruncIOp)
-    cast = (wider if rows[1].bits > rows[0].bits else narrower).build(operands=[value], result_types=[wanted])
-    block.add_op(cast)
-    return cast.results[0]
-
-
-def tile(op: LinalgStructuredOperation) -> None:
-    """Makes an elementwise operation on memory a kernel, and its launch.
-
-    Raises a located diagnostic for any other operation.
-    """
-    elementwise = read_elementwise(op)
-    if elementwise is None:
-        fail(op, f"{op.name} has no kernel: {why_not_elementwise(op)}")
-    traversal = traversal_of(elementwise)
-    check_unshared(elementwise.op)
-    outliner = Outliner(op)
-    operands = _operands(elementwise, traversal, outliner)
-    shape = "x".join(map(str, traversal.warp))
-    outline(traversal, outliner, operands, partial(_build, elementwise), f"{op.name}, tiles of {shape} for each warp")
-
-
-def _operands(elementwise: Elementwise, traversal: Traversal, outliner: Outliner) -> dict[SSAValue, VectorOperand]:
-    """The operands of the kernel, by the value on the host."""
-    operands, output = dict[SSAValue, VectorOperand](), traversal.output
-    for i, value in enumerate(elementwise.inputs):
-        number = elementwise.reads(i) and i not in traversal.inputs and not isinstance(value.owner, arith.ConstantOp)
-        place = traversal.inputs.get(i)
-        if (place is not None or number) and value not in operands:
-            operands[value] = operand_of(f"X{i}", value, place, outliner)
-    if output.value not in operands:
-        operands[output.value] = operand_of("Y", output.value, output, outliner)
-    return operands
+    with ImplicitBuilder(block):
+        return converted(value, wanted)

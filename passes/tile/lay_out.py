@@ -52,13 +52,11 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute, element_of, of_form
 from ...dialect.warp.views import BlocksAttr, MatrixOp
 from ..diagnostics import fail, remark
-from ..linalg.elementwise import read_elementwise
 from ..linalg.operand import VectorOperand
 from ..linalg.read_attention import KEYS_OF_BYTES, Attention
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, rewrite_pattern
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.warpgroup import PLAIN
-from .elementwise_kernel import traversal_of
 from .tiling import LaunchedKernel, LaunchPattern, kernel_body, memory_behind
 from .traversal import COLUMNS
 
@@ -309,13 +307,15 @@ def transpose_values(op: AttentionOp, rewriter: PatternRewriter) -> None:
     schedule = _schedule(op)
     if schedule is None or schedule.transpose == PLAIN or Attention.of(op).values.b.transposed:
         return
+    from .row_shares import is_turned  # with what no other operands need
+
     kind, loops = memory_of(op.v), loops_of(op.maps[2])
     key, column = (loops.index(op.batch + loop) for loop in (N, E))
     order = [d for d in range(len(loops)) if d not in (key, column)] + [column, key]
     turned = MemRefType(kind.element_type, [kind.get_shape()[d] for d in order])
     view = _aligned(rewriter, op, padded_type(turned, _bits(kind)), f"{op.v.name_hint or 'V'}_transposed")
     made = rewriter.insert(TransposeOp(op.v, view, DenseArrayBase.from_list(i64, order)))
-    ordered = bool((elementwise := read_elementwise(made)) and traversal_of(elementwise).turned)
+    ordered = is_turned(made)
     if ordered:
         made.attributes[COLUMNS] = DenseArrayBase.from_list(i64, list(KEYS_OF_BYTES))
     maps = list(op.maps)

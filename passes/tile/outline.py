@@ -259,9 +259,9 @@ def outline_rows(op: RowsOp, rewriter: PatternRewriter) -> None:
 def outline_elementwise(op: Operation, rewriter: PatternRewriter) -> None:
     """Outlines any other operation of `linalg` if it is elementwise; otherwise it is an error."""
     if isinstance(op, LinalgStructuredOperation):
-        from . import elementwise_kernel, nest_kernel  # with operations that a product does not need
+        from . import elementwise_kernel, nest_kernel, rows  # with operations that a product does not need
 
-        (elementwise_kernel if elementwise_kernel.is_traversed(op) else nest_kernel).tile(op)
+        (rows.tile_elements if elementwise_kernel.is_traversed(op) else nest_kernel.tile)(op)
     elif op.name.startswith("linalg.") and isinstance(op.parent_op(), func.FuncOp):
         fail(op, f"{op.name} has no kernel: of operations that reduce, products and rows are lowered")
 

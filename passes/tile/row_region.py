@@ -21,7 +21,8 @@ from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
 from ...dialect.warp.fragments import ConstantOp, Kind
 from ...dialect.warp.rows import ACROSS, MapOp
 from ..linalg.row_reductions import is_in_logarithm, is_sum_below, needed, shows_its_start
-from ..patterns import Index, IndexBuilder, Turn, computed_from
+from ..patterns import Index, IndexBuilder, Turn, computed_from, constant_number
+from .elementwise_kernel import EXACT
 from .fragments import APPROXIMATE, fma, mapped, mapped_to, number, power, until
 from .gelu import plus_one
 
@@ -74,7 +75,8 @@ class RowRegion(NamedTuple):
     pass their end; the first `inside` columns of each warp are before it (-1: each is compared). The region yields
     `outputs`, and numbers behind them. Arguments `ahead` are loaded before anything is stored. Sums of one element
     alone are `chosen`: what a few columns are made by, and the first of those. Columns are `early` by so
-    many, so that they begin before the row, if that is said."""
+    many, so that they begin before the row, if that is said. `rows` has where the first row of a warp is, for indices
+    that differ among its rows."""
 
     region: Region
     fragment: FragmentOf
@@ -91,6 +93,7 @@ class RowRegion(NamedTuple):
     ahead: Sequence[SSAValue] = ()
     chosen: Mapping[ReduceOp, tuple[RowRegion, Index]] = MappingProxyType({})
     early: Index | None = None
+    rows: Mapping[SSAValue, Index] = MappingProxyType({})
 
     @property
     def is_narrow(self) -> bool:
@@ -103,8 +106,10 @@ class RowRegion(NamedTuple):
         every = [op for op in self.region.block.ops if isinstance(op, arith.TruncFOp)]
         rounded = [op.input for op in every if op.result not in results]
         scales = any((row := element_row(value.type)) is not None and row.bits == BYTE for value in results)
+        operation = self.region.parent_op()
         return not (
             wide
+            or (operation is not None and EXACT in operation.attributes)
             or (not scales and any(isinstance(value.owner, math_dialect.ExpOp) for value in computed_from(columns)))
             or any(isinstance(value.owner, math_dialect.ExpOp) for value in computed_from(rounded))
         )
@@ -320,8 +325,11 @@ class RowChunk:
     def _spread(self, value: SSAValue) -> SSAValue:
         kind = self.region.fragment(element_type(value))
         if isinstance(value.owner, IndexOp) and value not in self.region.numbers:
-            start = self.index.value(self.index.sub(self.at, self.region.early or 0))
-            return self.index.insert(IndexOp(1, start, self.region.fragment(i32))).result
+            start = self.region.rows.get(value, self.index.sub(self.at, self.region.early or 0))
+            along = int(value not in self.region.rows)
+            return self.index.insert(IndexOp(along, self.index.value(start), self.region.fragment(i32))).result
+        if (constant := constant_number(value)) is not None:
+            return self.index.insert(ConstantOp(constant, kind)).fragment
         if isinstance(value, BlockArgument) and not self.region.is_number(value) and value not in self.region.of_rows:
             return self.region.load(self.index, value.index, self.at)
         if self.region.is_column(value) and value.type in REPEATED:

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import MemRefType, NoneAttr, i32, i64
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import SSAValue
 
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import loops_of, strides_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
 from ...dialect.warp.convert import IDENTITIES, ReduceOp, ScanOp
@@ -37,10 +38,10 @@ from ..linalg import operand as extents
 from ..linalg.row_reductions import HELD, MAX_WARPS, least_warps, reads_once
 from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once
 from ..patterns import Index, IndexBuilder
-from .elementwise_kernel import LARGEST_ROW, SECTOR_BITS, may_flatten, over_elements, power_of_two
+from .elementwise_kernel import LARGEST_ROW, SECTOR_BITS, as_rows, by_sectors, over_elements, power_of_two
 from .fragments import mapped, until
 from .row_region import rescaled
-from .traversal import ACCESS_BITS, LANE_BITS, WARPS, Traversal, TraversedMemory, joined, lane_layout, lanes_along
+from .traversal import ACCESS_BITS, LANE_BITS, WARPS, Traversal, TraversedMemory, lane_layout, lanes_along
 
 # Lanes hold as many neighbours of a row as one access of 16 bytes takes, and follow each other along it; of short rows
 # a warp takes several at a time. Where a row is longer than a warp holds, or its length is not known, each reduction
@@ -97,22 +98,18 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     every = [i for i in range(count) if i in places and places[i].loops == tuple(range(op.loops))]
     main = next(iter((*made, *(every if op.is_summed(-1) else ()))), count)
 
-    def may_join(output: TraversedMemory, loop: int) -> bool:
-        if reduces or indexed:
-            return loop + 2 < len(output.loops) and not op.row_indices
-        return may_flatten(output, loop, max(place.bits for place in places.values()))
-
-    inputs, _ = joined(op, places, places[main], may_join)
+    inputs = _joined(op, places, main, apart=reduces or indexed)
     output, written = inputs[main], [inputs[count + i] for i in range(len(outputs))]
     inputs = {i: place for i, place in inputs.items() if i < count}
     summed = [output for number, output in enumerate(outputs) if op.is_summed(number)]
     sums = [output for output in summed if output not in of_rows]
-    if op.is_numbered and (summed or not reduces):
+    if (op.is_numbered and summed) or (op.numbers and not reduces):
         fail(op, "numbers of rows are computed where rows are reduced, each on its own")
     if not reduces and any(place.times for place in inputs.values()):
         fail(op, "expected rows to be reduced, elements of whose inputs stand for several of a row")
     if not reduces and not summed:
-        return over_elements(op, inputs, written, output)
+        traversal = over_elements(op, inputs, written, output)
+        return traversal if indexed else by_sectors(traversal)
     columns = len(output.loops) - 1
     rows = columns - 1 if columns else None
     each_row = [place for place in (*inputs.values(), *written) if place.value not in (*of_rows, *summed)]
@@ -194,6 +191,33 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         resident = resident or (RESIDENT_WARPS if len(along) >= SEVERAL else VECTOR_WARPS)
     sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
     return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident, group=group)
+
+
+def is_turned(op: LinalgStructuredOperation) -> bool:
+    """Whether an elementwise operation reads memory in layouts that are made for how it lies."""
+    rows = as_rows(op)
+    turned = traversal_of(rows, rows.outputs, len(rows.inputs)).turned
+    rows.erase()
+    return bool(turned)
+
+
+def _joined(op: RowsOp, places: dict[int, TraversedMemory], main: int, *, apart: bool) -> dict[int, TraversedMemory]:
+    """Memory with as few loops as possible, those of one with all of them, `main`. Rows that are `apart`, for they are
+    reduced or have indices, keep their loop; others have less than `LARGEST_ROW` bytes. Raises a located diagnostic for
+    memory that has no strides."""
+    if other := next((place.kind for place in places.values() if strides_of(place.kind) is None), None):
+        fail(op, f"expected strided memory, got {other}")
+    widest = max(place.bits for place in places.values())
+    for loop in range(len(places[main].loops) - 2, -1, -1):
+        shape = places[main].kind.get_shape()
+        of_rows = loop + 2 < len(shape) and not op.row_indices
+        may_join = of_rows if apart else math.prod(shape[loop : loop + 2]) * widest // BYTE < LARGEST_ROW
+        if may_join and all(place.joins(loop) for place in places.values()):
+            fewer = {i: place.joined(loop) for i, place in places.items()}
+            shapes = {(place.value, place.groups) for place in fewer.values()}
+            if len(shapes) == len({value for value, _ in shapes}):  # memory has one shape, however often it is read
+                places = fewer
+    return places
 
 
 def _places(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> dict[int, TraversedMemory]:

@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import reduce
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StridedLayoutAttr, bf16, f32, i16, i32, i64
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -27,15 +28,17 @@ from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.rows import ACROSS, RowsOp
 from ...dialect.warp.views import HALF_WORD, MatrixOp, are_pairs
 from ..diagnostics import fail
+from ..linalg.memory_uses import check_unshared
 from ..linalg.operand import VectorOperand
 from ..linalg.row_reductions import needed, place_of_sum
 from ..linalg.split_rows import SUMMED
 from ..patterns import Index, IndexBuilder
+from .elementwise_kernel import as_rows
 from .fragments import mapped
-from .row_region import Load, RowRegion
+from .row_region import Load, RowRegion, Store
 from .row_shares import MAX_CTAS, SEVERAL, RowJoin, RowSizes, reduces_rows, traversal_of
-from .tiling import Outliner
-from .traversal import LANE_BITS, TraversalKernel, TraversedMemory, in_rows, operand_of, outline, with_column
+from .tiling import Outliner, kernel_body
+from .traversal import LANE_BITS, TraversalKernel, TraversedMemory, in_rows, operand_of, with_column
 
 PARTS = (memref.SubviewOp, memref.CollapseShapeOp, memref.ExpandShapeOp)
 """Views whose type has their distance from the first element of memory."""
@@ -218,8 +221,13 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     index, traversal = kernel.index, kernel.traversal
     pairs = zip(op.body.block.args, op.inputs, strict=True)
     numbers: dict[SSAValue, SSAValue] = {a: kernel.arguments[x] for a, x in pairs if not isinstance(x.type, MemRefType)}
-    for each in op.row_indices:
-        numbers[each.result] = index.insert(arith.IndexCastOp(index.value(kernel.at[each.number]), i32)).result
+    reduces, first, of_loop = reduces_rows(op), dict[SSAValue, Index](), [*range(op.loops)]
+    of_loop[-1] = len(traversal.output.loops) - 1  # the loops before the last may be fewer
+    for each in (inner for inner in op.body.block.ops if isinstance(inner, IndexOp)):
+        if (loop := of_loop[each.number]) == traversal.rows and not reduces:
+            first[each.result] = kernel.row
+        elif loop != traversal.columns:
+            numbers[each.result] = index.insert(arith.IndexCastOp(index.value(kernel.at[loop]), i32)).result
     for loop, value in enumerate(op.numbers, 1 - FIXED):
         if (number := _of_row(op, kernel, index, value, numbers)) is None:
             fail(op, "the number of a row depends on elements of the row")
@@ -234,7 +242,6 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         for i, place in traversal.inputs.items()
         if traversal.columns not in place.loops and place.bits == REGISTER_BITS and not place.times
     ]
-    reduces = reduces_rows(op)
 
     def load(index: IndexBuilder, number: int, at: Index) -> SSAValue:
         place = traversal.inputs[number]
@@ -274,12 +281,41 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         len(op.outputs),
         [op.body.block.args[number] for number in traversal.inputs] if traversal.sharing else (),
         early=None if groups is None else groups.early,
+        rows=first,
     )
+    if traversal.pitch:
+        return _build_sectors(kernel, region, views)
     store = kernel.store if groups is None else groups.store
     if traversal.parts:
         _take_turns(op, kernel, region, join, views, None if holds else (length, width))
     else:
         _choosing(op, kernel, region, views, index).build(index, end, None if holds else width, store)
+
+
+def _build_sectors(kernel: TraversalKernel, region: RowRegion, views: Mapping[int, SSAValue]) -> None:
+    """Stores rows by whole sectors, but at their ends, and those of the last CTAs that have not all of theirs."""
+    traversal, index, column = kernel.traversal, kernel.index, kernel.at[kernel.traversal.columns]
+    staged = {i: kernel.staged(index, i, view, column) for i, view in views.items()}
+    kinds = {i: traversal.fragment(traversal.element_type(place)) for i, place in traversal.inputs.items()}
+
+    def within(inner: IndexBuilder) -> list[SSAValue]:
+        rows = range(traversal.warp[0])
+        loaded = [{i: kernel.whole_sectors(inner, memory, at) for i, memory in staged.items()} for at in rows]
+        for row, inputs in enumerate(loaded):
+            load: Load = lambda _, number, __, inputs=inputs: inputs[number]  # noqa: E731
+            store: Store = lambda at, _, value, __, row=row: kernel.store_sectors(at, value, row)  # noqa: E731
+            region._replace(fragment=traversal.sectors, load=load).build(inner, 0, None, store)
+        return []
+
+    def at_ends(inner: IndexBuilder) -> list[SSAValue]:
+        load: Load = lambda at, number, _: kernel.own_rows(at, staged[number], kinds[number])  # noqa: E731
+        region._replace(load=load).build(inner, 0, None, kernel.store)
+        return []
+
+    is_within = index.compare("ult", index.sub(column, 1), traversal.output.size(traversal.columns) - traversal.warp[1])
+    if rest := (size := traversal.output.size(traversal.rows)) % traversal.cta[0]:
+        is_within = index.insert(arith.AndIOp(is_within, index.compare("ult", kernel.row, size - rest))).result
+    index.either(is_within, within, at_ends)
 
 
 def _choosing(
@@ -390,8 +426,8 @@ def _take_turns(
         kernel.store(kernel.index, number, total, region.start)
 
 
-def tile(op: RowsOp) -> None:
-    """Makes rows a kernel, and its launch."""
+def tile(op: RowsOp, name: str = RowsOp.name) -> None:
+    """Makes rows a kernel, and its launch. `name` is that of the operation which computes them."""
     op = by_pairs(op)
     count, op = len(op.inputs), by_words(op)
     outliner = Outliner(op)
@@ -406,5 +442,18 @@ def tile(op: RowsOp) -> None:
             operands.setdefault(own, operand_of(f"X{i}", own, place, outliner))
     for i, place in enumerate(traversal.outputs):
         operands[place.value] = operand_of(f"Y{i or ''}", place.value, place, outliner)
-    shape = "x".join(map(str, traversal.warp))
-    outline(traversal, outliner, operands, partial(_build, op), f"warp.rows, {shape} at a time for each warp")
+    index, body, _ = kernel_body(every := list(operands.values()))
+    _build(op, TraversalKernel(traversal, index, dict(zip(operands, body.args, strict=True))))
+    ctas = reduce(outliner.index.mul, traversal.ctas(outliner.index, operands[traversal.output.value].value).values())
+    computes = f"{name}, tiles of {'x'.join(map(str, traversal.warp))} for each warp"
+    kernel = outliner.launch("", every, body, ctas, math.prod(traversal.warps) * LANES, computes)
+    kernel.attributes |= traversal.limits
+    outliner.finish()
+
+
+def tile_elements(op: LinalgStructuredOperation) -> None:
+    """Makes an elementwise operation a kernel, and its launch."""
+    made = as_rows(op)
+    check_unshared(op)
+    Rewriter.replace_op(op, made)
+    tile(made, op.name)

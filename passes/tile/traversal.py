@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Operation, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, Operation, SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.affine import number_of, strides_of
@@ -37,7 +37,7 @@ from ..linalg.operand import VectorOperand, collapsed, expanded
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import SECTOR
 from .fragments import mapped
-from .tiling import Outliner, kernel_body
+from .tiling import Outliner
 
 ACCESS_BITS = 128
 """The widest access of a thread."""
@@ -211,6 +211,13 @@ class Traversal:
         fits = self.fits and place.value not in self.of_rows
         return bounds_attribute(bool(self.parts) or (static and self.output.size(self.rows) % self.cta[0] == 0), fits)
 
+    @property
+    def limits(self) -> Mapping[str, Attribute]:
+        """What a kernel says of its CTAs: how many share an SM at least, and a cluster."""
+        ctas = {MIN_CTAS: IntegerAttr(self.resident // math.prod(self.warps), i32)} if self.resident else {}
+        clusters = {CLUSTER_SIZE: DenseArrayBase.from_list(i32, [self.cluster, 1, 1])} if self.cluster > 1 else {}
+        return {**ctas, **clusters}
+
     def ctas(self, index: IndexBuilder, output: SSAValue) -> dict[int, Index]:
         """How many CTAs there are along each loop."""
         counts: dict[int, Index] = {}
@@ -236,27 +243,6 @@ class Traversal:
         """The type of elements in memory, of the low words of those of 64 bits."""
         kind = element_type(place.value)
         return i32 if kind == i64 or place.pairs else kind
-
-
-def joined(
-    op: Operation,
-    inputs: Mapping[int, TraversedMemory],
-    output: TraversedMemory,
-    may_join: Callable[[TraversedMemory, int], bool],
-) -> tuple[Mapping[int, TraversedMemory], TraversedMemory]:
-    """Memory with as few loops as possible; `may_join` says of the output and a loop whether this and the next may be
-    one, if memory has nothing against it. Raises a located diagnostic for memory that has no strides."""
-    for place in (*inputs.values(), output):
-        if strides_of(place.kind) is None:
-            fail(op, f"expected strided memory, got {place.kind}")
-    places: dict[int, TraversedMemory] = dict(inputs)
-    for loop in range(len(output.loops) - 2, -1, -1):
-        if may_join(output, loop) and all(place.joins(loop) for place in (*places.values(), output)):
-            fewer, joined_output = {i: place.joined(loop) for i, place in places.items()}, output.joined(loop)
-            shapes = {(place.value, place.groups) for place in (*fewer.values(), joined_output)}
-            if len(shapes) == len({value for value, _ in shapes}):  # memory has one shape, however often it is read
-                places, output = fewer, joined_output
-    return places, output
 
 
 def lanes_along(bits: int, together: Sequence[int], length: int) -> tuple[int, int]:
@@ -427,26 +413,3 @@ def in_rows(index: IndexBuilder, memory: SSAValue, columns: int) -> SSAValue:
     shape = [math.prod(kind.get_shape()) // columns, columns]
     lies = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides), kind.memory_space)
     return index.insert(memref.ReinterpretCastOp.from_dynamic(memory, [0], shape, strides, lies)).result
-
-
-def outline(
-    traversal: Traversal,
-    outliner: Outliner,
-    operands: Mapping[SSAValue, VectorOperand],
-    build: Callable[[TraversalKernel], None],
-    computes: str,
-) -> None:
-    """Makes the kernel of a traversal, and its launch. `operands` are its operands by value of the host. `build`
-    computes and stores the output of one warp."""
-    index, body, _ = kernel_body(operands_ := list(operands.values()))
-    build(TraversalKernel(traversal, index, dict(zip(operands, body.args, strict=True))))
-    counts = traversal.ctas(outliner.index, operands[traversal.output.value].value).values()
-    ctas: Index = math.prod(count for count in counts if isinstance(count, int))
-    for count in (count for count in counts if not isinstance(count, int)):
-        ctas = outliner.index.mul(count, ctas)
-    kernel = outliner.launch("", operands_, body, ctas, math.prod(traversal.warps) * LANES, computes)
-    if traversal.resident:
-        kernel.attributes[MIN_CTAS] = IntegerAttr(traversal.resident // math.prod(traversal.warps), i32)
-    if traversal.cluster > 1:
-        kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [traversal.cluster, 1, 1])
-    outliner.finish()

@@ -40,8 +40,8 @@ func.func @unknown(%s: f16, %Y: memref<?x?xf16> {warp.divisible = 8 : i64}) {
 // CHECK-NEXT:      warp.store %[[C]], %Y_1[{{.*}}] {in_bounds = [true, false]}
 // CHECK:         gpu.func @turned{{.*}}(%X: memref<64x48xf32>, %v: memref<64xf32>, %Y: memref<48x64xf32>) kernel
 // CHECK:           warp.matrix %X[column, row] : memref<64x48xf32> -> memref<48x64xf32, strided<[1, 48], offset: ?>>
-// CHECK:           warp.load {{.*}} -> !warp.fragment<acc, 32x16xf32, [c2 c3 r0 r1 r2 | c0 c1]>
 // CHECK:           warp.matrix %v[column] : memref<64xf32> -> memref<?x64xf32, strided<[0, 1], offset: ?>>
+// CHECK:           warp.load {{.*}} -> !warp.fragment<acc, 32x16xf32, [c2 c3 r0 r1 r2 | c0 c1]>
 // CHECK:           warp.map
 // CHECK:         gpu.func @unknown{{.*}}(%s: f16, %Y: memref<?x?xf16>) kernel
 // CHECK:           warp.map %s : f16 -> !warp.fragment<acc, 2x256xf16, [c3 c4 c5 c6 c7 | c0 c1 c2]> (%{{.*}}: f16) {

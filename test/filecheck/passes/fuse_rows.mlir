@@ -127,7 +127,7 @@ func.func @gate(%a: memref<64x100xf32>, %b: memref<64x100xf32>, %y: memref<64x10
 }
 
 // Both loops over rows are one; a row of 100 takes a warp, and what is behind its end counts for nothing.
-// KERNEL:      gpu.func @softmax(%x: memref<128x100xf32>, %y: memref<128x100xf32>) kernel attributes {{.*}}warp.computes = "warp.rows, 1x128 at a time for each warp"
+// KERNEL:      gpu.func @softmax(%x: memref<128x100xf32>, %y: memref<128x100xf32>) kernel attributes {{.*}}warp.computes = "warp.rows, tiles of 1x128 for each warp"
 // KERNEL:        %[[X:.*]] = warp.load %{{.*}} {in_bounds = [true, false]} : {{.*}} -> !warp.fragment<acc, 1x128xf32, [c2 c3 c4 c5 c6 | c0 c1]>
 // KERNEL:        %[[J:.*]] = warp.index 1 from
 // KERNEL-NEXT:   %[[IN:.*]] = warp.map %[[X]], %[[J]]

@@ -35,16 +35,16 @@ func.func @along(%tokens: memref<11x300xi32>, %table: memref<5x300xf32>, %y: mem
 
 // -----
 
+#m = affine_map<(m, n) -> (m)>
+#of_table = affine_map<(m, n)[s] -> (s, n)>
 #mn = affine_map<(m, n) -> (m, n)>
 
 // expected-error @+2 {{numbers of rows are computed where rows are reduced, each on its own}}
-func.func @elementwise(%x: memref<11x300xf32>, %y: memref<11x300xf32>) {
-  warp.rows %x into %y {indexing_maps = [#mn, #mn]} : memref<11x300xf32> into memref<11x300xf32> {
-  ^bb0(%a: f32):
-    %0 = warp.index 0 : i32
-    %1 = arith.sitofp %0 : i32 to f32
-    %2 = arith.addf %a, %1 : f32
-    warp.yield %2 : f32
+func.func @elementwise(%tokens: memref<11xi32>, %table: memref<5x300xf32>, %y: memref<11x300xf32>) {
+  warp.rows %tokens, %table into %y {indexing_maps = [#m, #of_table, #mn]}
+      : memref<11xi32>, memref<5x300xf32> into memref<11x300xf32> {
+  ^bb0(%token: i32, %a: f32):
+    warp.yield %a, %token : f32, i32
   }
   return
 }
