@@ -253,8 +253,7 @@ class RowsMatch:
         order |= {number: FIXED - 1 - at for at, number in enumerate(numbers)}
         types = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
-        indices: dict[Name, int] = {ALONG: self.rows} if self.elementwise else order
-        region = region_of([*self.elements.values()], types, stored, indices=indices, across=True, numbers=numbers)
+        region = region_of([*self.elements.values()], types, stored, indices=order, across=True, numbers=numbers)
         seen = {end: self._seen(*end, views) for end in dict.fromkeys(ends)}  # what is updated in place is one value
         maps = [map_of(seen[end][1], order) for end in ends]
         if self.elementwise and any(self.rows in loops[:-1] for loops in map(loops_of, maps)):

@@ -144,6 +144,50 @@ def test_kernels_without_a_product() -> None:
     np.testing.assert_array_equal(d, ((5 * b + m) * (n // 4) - n % 5).astype(np.int8))
 
 
+def test_a_chain_knows_its_rows() -> None:
+    """What two operations read of a third, with indices along rows of rows, is one kernel."""
+    kind, each = "memref<3x21x150xf32>", "affine_map<(b, m, n) -> (b, m, n)>"
+    loops = f'{{indexing_maps = [{each}, {each}], iterator_types = ["parallel", "parallel", "parallel"]}}'
+    text = f"""func.func @f(%X: {kind}, %Y: {kind}, %Z: {kind}) {{
+  %t = memref.alloc() : {kind}
+  linalg.generic {loops} ins(%X : {kind}) outs(%t : {kind}) {{
+  ^bb0(%x: f32, %old: f32):
+    %b = linalg.index 0 : index
+    %m = linalg.index 1 : index
+    %n = linalg.index 2 : index
+    %hundred = arith.constant 100 : index
+    %0 = arith.muli %b, %hundred : index
+    %1 = arith.addi %0, %m : index
+    %2 = arith.muli %1, %n : index
+    %3 = arith.index_cast %2 : index to i32
+    %4 = arith.sitofp %3 : i32 to f32
+    %5 = arith.mulf %x, %4 : f32
+    linalg.yield %5 : f32
+  }}
+  linalg.generic {loops} ins(%t : {kind}) outs(%Y : {kind}) {{
+  ^bb0(%x: f32, %old: f32):
+    %0 = arith.addf %x, %x : f32
+    linalg.yield %0 : f32
+  }}
+  linalg.generic {loops} ins(%t : {kind}) outs(%Z : {kind}) {{
+  ^bb0(%x: f32, %old: f32):
+    %0 = arith.negf %x : f32
+    linalg.yield %0 : f32
+  }}
+  memref.dealloc %t : {kind}
+  return
+}}"""
+    x = draw(3, 21, 150).astype(np.float32)
+    y, z = (np.full(x.shape, np.nan, np.float32) for _ in range(2))
+    kernel = compile(text)
+    kernel(x, y, z, device="interp")
+    assert len(kernel.launches) == 1
+    b, m, n = np.indices(x.shape)
+    wanted = x * ((100 * b + m) * n).astype(np.float32)
+    np.testing.assert_array_equal(y, 2 * wanted)
+    np.testing.assert_array_equal(z, -wanted)
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
