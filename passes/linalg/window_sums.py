@@ -130,7 +130,7 @@ class WindowSum:
         """The products of a turn, those of one pixel of the images next to each other."""
         row = self.row
         points = [{row.pixel: pixel, row.tap: tap} for pixel in range(self.pixels) for tap in range(self.taps)]
-        points.sort(key=lambda point: point[row.pixel] * row.step + point[row.tap] * row.dilation)
+        points.sort(key=lambda at: (at[row.pixel] * row.step + at[row.tap] * row.dilation, at[row.tap]))
         return [point for point in points if any(self._are_inside(point))]
 
     def _are_inside(self, point: Point) -> list[bool]:
@@ -140,9 +140,10 @@ class WindowSum:
         starts = [first + tap * row.dilation for tap in range(0, row.taps, self.taps)]
         return [0 <= tile * self.pixels * row.step + start < row.size for tile in tiles for start in starts]
 
-    def passes(self, point: Point) -> bool:
-        """Whether a product may read outside of the images."""
-        return not all(self._are_inside(point))
+    def outside(self, point: Point) -> set[int]:
+        """The tiles of a row in which a product may read outside of the images."""
+        parts = self.row.taps // self.taps
+        return {i // parts for i, inside in enumerate(self._are_inside(point)) if not inside}
 
     def last_tile(self, point: Point) -> int | None:
         """The first pixel of the last tile if a pixel is behind the end of the row there; None for any other pixel."""

@@ -136,14 +136,12 @@ class NestThread:
             return self.constant(access.value)
         if (key := (access, self.offsets(access))) not in self.read:
             place, inside = self.place(access), None
-            if self.windows is not None and access is self.windows.image and self.windows.passes(self.point):
-                inside = self.index.compare("ult", place[self.windows.along], self.windows.row.size)
-                chosen = arith.SelectOp(inside, *self.index.values([place[self.windows.along], 0]))
-                place[self.windows.along] = self.index.insert(chosen).result
+            if self.windows is not None and access is self.windows.image:
+                inside = self._inside(self.windows, place)
             value = self._loaded(access, place)
             if inside is not None:
-                zero = self.index.constants.insert(number_of(element_type(access.value))).result
-                zeros = spread(self.index, zero, self.width)
+                first = self.index.at(self.index.constants)
+                zeros = spread(first, first.insert(number_of(element_type(access.value))).result, self.width)
                 value = self.index.insert(arith.SelectOp(inside, value, zeros)).result
             self.read[key] = self._as(value, access.element.type)
         return self.read[key]
@@ -154,6 +152,18 @@ class NestThread:
         if self.width == 1 or self.last not in access.loops:
             return self.index.insert(memref.LoadOp.get(memory, indices)).res
         return self.index.insert(vector.LoadOp(memory, indices, VectorType(element_type(memory), [self.width]))).result
+
+    def _inside(self, windows: WindowSum, place: list[Index]) -> SSAValue | None:
+        """Whether the pixel of a point is inside of the images, and its place one that is; None for what always is."""
+        row, along = windows.row, windows.along
+        if not (outside := windows.outside(self.point)):
+            return None
+        if windows.taps == row.taps and outside in ({0}, {windows.tiles - 1}):  # one question for many pixels
+            inside = self.index.compare("ne", self.loops[row.pixel], outside.pop() * windows.pixels)
+        else:
+            inside = self.index.compare("ult", place[along], row.size)
+        place[along] = self.index.insert(arith.SelectOp(inside, *self.index.values([place[along], 0]))).result
+        return inside
 
     def _as(self, value: SSAValue, kind: Attribute) -> SSAValue:
         """A float of 16 bits, or a vector of them, as f32, or the reverse; another value as it is."""
@@ -257,8 +267,11 @@ class NestThread:
             return self._turn(carried)
         self.places.clear()
         self.read.clear()
-        made = list(carried)
-        for self.point in windows.points:
+        made, row, points = list(carried), [{windows.row.tap: tap} for tap in range(windows.taps)], windows.points
+        for self.point in row:  # of the kernel, which is read first, but behind the place of the pixels
+            self.place(windows.image)
+            self.element(windows.kernel)
+        for self.point in points:
             factors, number = map(self.element, (windows.image, windows.kernel)), self.point[windows.row.pixel]
             made[number] = self.index.insert(math.FmaOp(*factors, c=made[number])).result
         return made
