@@ -12,7 +12,7 @@ from products import LIES, Product, Types
 from samples import FULL
 
 from warploom.dialect.isa.form import BY_MLIR_NAME
-from warploom.passes.schedule import needs
+from warploom.passes.schedule import needs, warpgroup_schedule
 from warploom.passes.schedule.needs import OVERHEADS
 from warploom.runtime import Kernel, compile
 from warploom.runtime.cuda import ptxas
@@ -99,7 +99,7 @@ def test_two_rows_alone_have_no_evidence() -> None:
 @pytest.mark.parametrize("evidence", GROUP_EVIDENCE[:OF_EACH])
 def test_tiles_of_warpgroups_that_spill_are_left_out(evidence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert spills(evidence) == 0
-    monkeypatch.setattr(needs, "group_spills", lambda product, tile, padded=False: False)
+    monkeypatch.setattr(warpgroup_schedule, "group_spills", lambda product, tile, padded=False: False)
     assert spills(evidence) > 0
 
 
@@ -109,5 +109,5 @@ def test_products_with_an_operand_in_registers_that_spill_are_left_out(
     evidence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert spills(evidence) == 0
-    monkeypatch.setattr(needs, "group_spills", lambda product, tile, padded=False: False)
+    monkeypatch.setattr(warpgroup_schedule, "group_spills", lambda product, tile, padded=False: False)
     assert spills(evidence) > 0
