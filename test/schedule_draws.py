@@ -48,7 +48,7 @@ NUMBERS: Mapping[str, Sequence[Any]] = {
     "stages": range(1, 9), "group": (1, 2, 3, 8, 100), "sliced_k": (1, 2, 4), "split_k": (1, 2, 3, 4, 8),
     "prefetch": range(5), "unroll": (0, 1, 2, 3, 4, 6, 8), "ctas": (0, 1, 2, 3, 4, 7, 8, 66),
     "staging": (0, 8, 16, 32, 64), "cluster": ("1x1", "2x1", "1x2", "2x2", "4x1", "1x4", "8x1"),
-    "accumulate": ("f32", "i32"),
+    "accumulate": ("f32", "i32"), "registers": (0, 64, 128, 255),
 }  # fmt: skip
 """Values of fields that are not one of a few words; those of tiles are drawn around a schedule's own."""
 
@@ -94,11 +94,14 @@ def asked_of(draw: random.Random, near: Schedule) -> dict[str, Any]:
     return (near.options() | fields) if draw.random() < 0.4 else fields
 
 
-def order_of_sums(schedule: Schedule) -> tuple[object, ...]:
-    """What the words of sums depend on, of products whose instructions are alike."""
+def order_of_sums(function: Function, schedule: Schedule) -> tuple[object, ...]:
+    """What the words of sums depend on, of products whose instructions are alike; of an attention the keys of a turn,
+    whose largest score rescales the sums, and those of a warp, too."""
     names = ("mma", "sliced_k", "split_k", "accumulate", "fp8_as", "promote", "multiplied", "in_registers", "add_c")
     tail = (schedule.ctas, schedule.cta, schedule.cluster) if schedule.split_k > 1 else ()
-    return (*(schedule[name] for name in names), schedule.staging > 0, schedule.cta[2], schedule.partial_sums, *tail)
+    keys = (schedule.cta[1], schedule.warp[1]) if "@attention(" in function.text else ()
+    parts = (schedule.staging > 0, schedule.cta[2], schedule.partial_sums)
+    return (*(schedule[name] for name in names), *parts, *keys, *tail)
 
 
 # Outcomes.
@@ -187,7 +190,7 @@ def outcome(
         return result(kind, reason=f"{traceback.format_exc()} with {kernel.schedule}")
     if reason := wrong():
         return result("wrong", reason=f"{reason} with {kernel.schedule}")
-    key = tuple(each and order_of_sums(each) for each in kernel.schedule)
+    key = tuple(each and order_of_sums(function, each) for each in kernel.schedule)
     before = words.setdefault(key, arguments)
     if any(a.tobytes() != b.tobytes() for a, b in zip(arguments, before, strict=True)):
         return result("words", reason=f"other words with {kernel.schedule}")
