@@ -23,11 +23,9 @@ pytestmark = pytest.mark.skipif(
 
 EVIDENCE = {
     "8-bit floats, as they are": "f8E4M3FN f8E4M3FN f32, added, A B, 4096x4096x4096, fp8_as=none on sm_89",
-    "8-bit floats as f16, adds": "f8E4M3FN f8E4M3FN f32, residual, A B, 4096x4096x4096 on sm_90",
     "addresses": "i4 i4 i32, divisible, A B, 4096x4096x4096 on sm_80",
     "nibbles converted": "f16 i4 f32, converted, A Bt, 4096x4096x4096 on sm_90",
     "both across, edges": "i8 i8 i32, added, At B, 4095x4095x4095 on sm_90",
-    "functions, before sm_90": "f16 f16 f32, log, residual, At B, 4096x4096x4096 on sm_89",
     "a logarithm, words, before sm_90": "f32 f32 f32, log, residual, At B, 4096x4096x4096 on sm_87",
 }
 """For each row a product that spills without it, and not with it."""
@@ -90,10 +88,13 @@ def test_the_evidence_spills_without_the_row_alone(row: str, monkeypatch: pytest
     assert spills(evidence) > 0
 
 
-def test_two_rows_alone_have_no_evidence() -> None:
-    """The second is for the same reason as the one beside it."""
+def test_four_rows_alone_have_no_evidence() -> None:
+    """Of 300 to 700 products drawn for three of them none spills without; the third has the reason of its neighbour."""
     rows = [row for kind in OVERHEADS.values() for row in kind]
-    assert [row for row in rows if row not in EVIDENCE] == ["addresses, widened", "both across, below a byte"]
+    without = [row for row in rows if row not in EVIDENCE]
+    assert without == [
+        "8-bit floats as f16, adds", "addresses, widened", "both across, below a byte", "functions, before sm_90",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("evidence", GROUP_EVIDENCE[:OF_EACH])
