@@ -13,6 +13,7 @@ from itertools import product as combinations
 from math import gcd, log2, prod
 from typing import Any
 
+from ...dialect.isa.form import FP8
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
@@ -293,10 +294,12 @@ def may_pay(product: Product, target: Target, role: str) -> bool:
 
 def is_compared(product: Product) -> bool:
     """Whether times say if warpgroups are faster than fragments: not of what fragments do not multiply, or with other
-    sums, of groups and of two B, of integers that are converted, nor of few rows that read many weights."""
+    sums, of groups and of two B, of integers that are converted, of few rows that read many weights, nor of sparse
+    8-bit floats, of which ptxas makes halves for fragments (up to 4.6 times the time of warpgroups on an H200)."""
     alone = product.convolves or product.variant.kind or product.block_scales or product.ends is not None
     fixed = product.batch_invariant and needs.sums_differ(product)
-    return not (alone or fixed or product.second or product.b.stored or reads_weights(product))
+    widened = product.sparsity > 1 and product.a.element.name in FP8
+    return not (alone or fixed or product.second or product.b.stored or widened or reads_weights(product))
 
 
 def _products(product: Product) -> int:

@@ -46,7 +46,8 @@ def sparse(types: Types, size: tuple[int, int, int], lies: str = "A B", **schedu
         (sparse(BF16, (4096, 4096, 4096)), "m64n256k32"),
         (sparse(S8, (4096, 4096, 4096), "A Bt"), "m64n256k64"),
         (sparse(Types("f32", "f32", "f32"), (2048, 2048, 2048), "A Bt"), "m64n256k16"),
-        (sparse(BF16, (64, 4096, 4096)), "m16n8k32"),  # fewer rows than pay
+        (sparse(BF16, (16, 4096, 4096)), "m16n8k32"),  # fewer rows than pay
+        (sparse(Types("f8E4M3FN", "f8E4M3FN", "f32"), (192, 4096, 4096)), "m64n96k64"),  # though B is transposed first
         (sparse(S8, (4096, 4096, 4096)), "m64n256k64"),  # B of bytes, which is transposed first
         (sparse(S8, (1024, 1024, 1024)), "m16n8k64"),  # for which that is too little to multiply
         (sparse(Types("i4", "i4", "i32"), (4096, 4096, 4096), "A Bt"), "m16n8k128"),  # no such instruction
