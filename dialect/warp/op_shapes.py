@@ -170,15 +170,15 @@ class WarpOp(IRDLOperation):
         definition, (fields, properties) = self.get_irdl_definition(), _fields(type(self))
         if len(values) > len(fields) or not named.keys() <= fields.keys():
             raise TypeError(f"{self.name} has the fields {', '.join(fields)}, got {len(values)} and {', '.join(named)}")
-        given: dict[str, Any] = dict(zip(fields, values, strict=False)) | named
+        by_name: dict[str, Any] = dict(zip(fields, values, strict=False)) | named
         super().__init__(
-            operands=[given.get(name) for name, _ in definition.operands],
+            operands=[by_name.get(name) for name, _ in definition.operands],
             result_types=[
-                kind if (kind := given.get(name)) is not None else _inferred(each, given, definition)
+                kind if (kind := by_name.get(name)) is not None else _inferred(each, by_name, definition)
                 for name, each in definition.results
             ],
-            properties={name: property_of(given.get(field)) for field, name in properties.items()},
-            regions=[given[name] for name, _ in definition.regions],
+            properties={name: property_of(by_name.get(field)) for field, name in properties.items()},
+            regions=[by_name[name] for name, _ in definition.regions],
         )
 
     def like(self, **changes: Any) -> Self:
@@ -213,13 +213,13 @@ def _fields(kind: type[WarpOp]) -> tuple[Mapping[str, str], Mapping[str, str]]:
     return {field: name for own in fields for field, name in own.items()}, properties
 
 
-def _inferred(result: ResultDef, given: Mapping[str, Any], definition: OpDef) -> Sequence[Attribute]:
+def _inferred(result: ResultDef, by_name: Mapping[str, Any], definition: OpDef) -> Sequence[Attribute]:
     """The type of a result that is not given, by its constraint and those of the operands; none if it is optional."""
     if isinstance(result, OptionalDef):
         return ()
     context = VerificationContext()
     for name, operand in definition.operands:
-        if isinstance(value := given.get(name), SSAValue) and operand.constr.variables():
+        if isinstance(value := by_name.get(name), SSAValue) and operand.constr.variables():
             operand.constr.verify((cast(SSAValue, value).type,), context)
     return result.constr.infer(context, length=1)
 

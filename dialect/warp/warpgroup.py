@@ -118,7 +118,7 @@ def panel_of(memory: Memory, what: str) -> int:
     if not isinstance(layout, SwizzleAttr):
         raise VerifyException(f"no matrix descriptor expresses the layout of {what}, {memory}; expected #warp.swizzle")
     if layout.skip or layout.bytes not in PANELS:
-        near = min(PANELS, key=lambda known: abs(known - layout.bytes))
+        near = min(PANELS, key=lambda each: abs(each - layout.bytes))
         raise VerifyException(
             f"no matrix descriptor expresses the layout of {what}, {memory}; the nearest is #warp.swizzle<{near}>"
         )

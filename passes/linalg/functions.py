@@ -224,12 +224,12 @@ def _remf(x: Scalar, y: Scalar) -> Scalar:
 
 def _fpowi(x: Scalar, power: Scalar) -> Scalar:
     """By squares for known powers up to 64; else |x| to the power as a float, whose parity may be lost."""
-    known = constant_value(power)
-    if known is not None and abs(known) <= 64:
-        result = x if known else number_of(x.type, 1).result
-        for bit in f"{abs(known):b}"[1:]:
+    exponent = constant_value(power)
+    if exponent is not None and abs(exponent) <= 64:
+        result = x if exponent else number_of(x.type, 1).result
+        for bit in f"{abs(exponent):b}"[1:]:
             result = _times(_times(result, result), x) if bit == "1" else _times(result, result)
-        return result if known >= 0 else _over(1, result)
+        return result if exponent >= 0 else _over(1, result)
     size = math.PowFOp(_size(x), arith.SIToFPOp(power, cast("AnyFloat", x.type))).result
     negative = arith.AndIOp(_is(_and(power, 1), "ne", 0), _is_negative(x)).result
     return _select(negative, arith.NegfOp(size).result, size)

@@ -68,8 +68,8 @@ def pages_of(op: Operation) -> PagedOp | None:
     others = [loop for index in table.indices[:-1] if (loop := _loop(index)) is not None]
     every = sorted([*(loop for place, loop in enumerate(along) if place != page), *others])
     kinds = memory_of(read.memref), memory_of(table.memref)
-    size, known = kinds[0].get_shape()[slot], min(each for kind in kinds for each in kind.get_shape()) >= 0
-    if not known or rows != block or rows.by != size or size < MIN_ROWS or size & size - 1:
+    size, is_static = kinds[0].get_shape()[slot], min(each for kind in kinds for each in kind.get_shape()) >= 0
+    if not is_static or rows != block or rows.by != size or size < MIN_ROWS or size & size - 1:
         return None
     if every != list(range(nest.loops)) or len(others) != len(table.indices) - 1:
         return None

@@ -185,11 +185,11 @@ def sum_in_two(op: GenericOp, rewriter: PatternRewriter) -> None:
         return
     while first > 0 and all(_is_contiguous(access, summed[first - 1 :]) for access in nest.reads):
         first -= 1
-    known = min(size for access in nest.accesses for size in (1, *shape_of(access.value))) > 0
-    if first <= 0 or not known or not op.results or not all(map(is_projection, nest.maps)):
+    is_positive = min(size for access in nest.accesses for size in (1, *shape_of(access.value))) > 0
+    if first <= 0 or not is_positive or not op.results or not all(map(is_projection, nest.maps)):
         return
     left = [loop for loop in range(nest.loops) if loop not in summed[first:]]
-    kind = TensorType(f32, [found[2] for loop in left if (found := nest.along(loop)) is not None])
+    kind = TensorType(f32, [place[2] for loop in left if (place := nest.along(loop)) is not None])
     make, maps = LinalgBuilder(op), [*nest.maps[:-1], map_along(nest.loops, left)]
     parts = make.computed(op.inputs, make.filled(kind, fill.inputs[0]), maps, op.body.clone(), summed[first:])
     maps = [AffineMap.identity(len(left)), _on(nest.maps[-1], left, range(len(nest.maps[-1].results)))]

@@ -32,7 +32,7 @@ from .operand import collapse, drop_unused, expand, root, users_of
 PASS = "warp-fuse-rows"
 """The pass in remarks."""
 
-HELD = 32
+PER_LANE = 32
 """Elements of a row that a lane holds, where a row is longer than a warp holds of them: f32, beside those of 16 bits
 that they are loaded as."""
 
@@ -47,8 +47,8 @@ needed = partial(computed_from, until=(ReduceOp,))
 
 def least_warps(rows: int, length: int) -> int:
     """The warps that share a row that is read once, fewer than would hold it."""
-    held = 1 << (-(-length // (LANES * HELD)) - 1).bit_length()
-    return held if held <= HOLDING_WARPS else min(held, MAX_WARPS, 1 << (-(-ONCE_WARPS // rows) - 1).bit_length())
+    warps = 1 << (-(-length // (LANES * PER_LANE)) - 1).bit_length()
+    return warps if warps <= HOLDING_WARPS else min(warps, MAX_WARPS, 1 << (-(-ONCE_WARPS // rows) - 1).bit_length())
 
 
 def is_sum_below(op: Operation | None, largest: ReduceOp) -> bool:
@@ -160,7 +160,7 @@ def read_repeated(op: RowsOp, rewriter: PatternRewriter) -> None:
             continue
         (source,), map_, shape, times = writer.inputs, op.maps[number], shape_of(value), shape_of(root(value))[-1]
         along = op.loops - 1
-        if times % (LANES * HELD) or loops_of(map_)[-1] != along or min(shape) < 0 or shape[-1] % times:
+        if times % (LANES * PER_LANE) or loops_of(map_)[-1] != along or min(shape) < 0 or shape[-1] % times:
             continue
         flat = collapse(source, [[*range(len(shape_of(source)))]])
         split = expand(flat.results[0], [[*shape[:-1], shape[-1] // times]])

@@ -30,7 +30,7 @@ from ..diagnostics import chose
 from ..patterns import LocatedRewriter, computed_from, operations_between, rewrite_pattern
 from .memory_uses import may_share, static_view, touched
 from .operand import expand, root
-from .row_reductions import HELD, PASS, least_warps, needed, reads_once
+from .row_reductions import PASS, PER_LANE, least_warps, needed, reads_once
 
 LANES, SM_WARPS = 32, 62
 """Rows of a warp, and warps that keep an SM busy."""
@@ -59,7 +59,7 @@ def split_rows(op: RowsOp, rewriter: PatternRewriter) -> None:
     across = [each for each in block.ops if isinstance(each, ReduceOp)]
     if not across or op.numbers or not all(map(op.is_of_rows, range(len(op.outputs)))):
         return
-    squares = {each: found for each in across if (found := Squares.of(op, each)) is not None}
+    squares = {each: made for each in across if (made := Squares.of(op, each)) is not None}
     results = needed(all_yielded(op.body))
     elements = needed(squares[each].element if each in squares else each.input for each in across)
     along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
@@ -108,15 +108,15 @@ def _parts(rows: int, length: int, sms: int) -> int:
     return next((n for n in every if n * rows >= sms * SM_WARPS * LANES), every[-1] if every else 1)
 
 
-def _computed(op: RowsOp, values: Collection[SSAValue], known: dict[SSAValue, SSAValue], block: Block) -> list[int]:
+def _computed(op: RowsOp, values: Collection[SSAValue], copies: dict[SSAValue, SSAValue], block: Block) -> list[int]:
     """Adds to `block` what computes the values of a region that are not `known`, and to `known` what they become.
     Returns the indices of the further inputs that it needs, whose arguments become the first ones of the block."""
-    inputs = [value.index for value in values if isinstance(value, BlockArgument) and value not in known]
-    known |= {op.body.block.args[i]: block.insert_arg(op.body.block.args[i].type, at) for at, i in enumerate(inputs)}
+    inputs = [value.index for value in values if isinstance(value, BlockArgument) and value not in copies]
+    copies |= {op.body.block.args[i]: block.insert_arg(op.body.block.args[i].type, at) for at, i in enumerate(inputs)}
     for each in op.body.block.ops:
-        if any(value in values and value not in known for value in each.results):
-            block.add_op(copy := each.clone(known))
-            known |= dict(zip(each.results, copy.results, strict=True))
+        if any(value in values and value not in copies for value in each.results):
+            block.add_op(copy := each.clone(copies))
+            copies |= dict(zip(each.results, copy.results, strict=True))
     return inputs
 
 
@@ -163,10 +163,10 @@ class Parts:
         elements = dict.fromkeys(each.element for each in self.squares.values())
         means = {element: self._allocated() for element in elements}
         for element, mean in means.items():
-            block, known = Block(), dict[SSAValue, SSAValue]()
-            inputs = _computed(self.op, needed([element]), known, block)
+            block, copies = Block(), dict[SSAValue, SSAValue]()
+            inputs = _computed(self.op, needed([element]), copies, block)
             with ImplicitBuilder(block):
-                total = ReduceOp(Kind.Add, known[element]).result
+                total = ReduceOp(Kind.Add, copies[element]).result
                 share = arith.ConstantOp(FloatAttr(1 / SAMPLE, f32)).result
                 YieldOp(arith.MulfOp(total, share).result)
             self._insert_of_parts(inputs, {}, [mean], block, sample=True)
@@ -180,17 +180,17 @@ class Parts:
         return self.builder.insert(memref.AllocOp([], [], kind)).memref
 
     def _insert_parts(self, means: Mapping[SSAValue, SSAValue], sums: Sequence[SSAValue]) -> None:
-        block, known, yielded = Block(), dict[SSAValue, SSAValue](), list[SSAValue]()
+        block, copies, yielded = Block(), dict[SSAValue, SSAValue](), list[SSAValue]()
         wanted = needed(self.squares[each].element if each in self.squares else each.input for each in self.across)
         wanted |= {each.result: None for each in self.across if each not in self.squares}
-        inputs = _computed(self.op, wanted, known, block)
+        inputs = _computed(self.op, wanted, copies, block)
         about = {element: block.insert_arg(f32, len(block.args)) for element in means}
         for each in self.across:
             if each not in self.squares:
-                yielded.append(known[each.result])
+                yielded.append(copies[each.result])
                 continue
             element = self.squares[each].element
-            less = arith.SubfOp(known[element], about[element])
+            less = arith.SubfOp(copies[element], about[element])
             square = arith.MulfOp(less, less)
             totals = [ReduceOp(Kind.Add, value.result) for value in (less, square)]
             block.add_ops([less, square, *totals])
@@ -224,24 +224,24 @@ class Parts:
 
     def of_sums(self, means: Mapping[SSAValue, SSAValue], sums: Sequence[SSAValue]) -> RowsOp:
         """Combines the results of parts."""
-        op, block, known = self.op, Block(arg_types=[f32] * (len(sums) + len(means))), dict[SSAValue, SSAValue]()
+        op, block, copies = self.op, Block(arg_types=[f32] * (len(sums) + len(means))), dict[SSAValue, SSAValue]()
         parts, inputs = iter(block.args), list[int]()
         about = dict(zip(means, block.args[len(sums) :], strict=True))
         for each in self.across:
             term: SSAValue = next(parts)
             if each in self.squares:
                 element, centre = self.squares[each]
-                inputs = [*_computed(op, needed([centre]), known, block), *inputs]
+                inputs = [*_computed(op, needed([centre]), copies, block), *inputs]
                 with ImplicitBuilder(block):
-                    less = arith.SubfOp(about[element], known[centre]).result
+                    less = arith.SubfOp(about[element], copies[centre]).result
                     count = arith.ConstantOp(FloatAttr(_sizes(op)[-1] // self.parts, f32)).result
                     both = arith.AddfOp(arith.AddfOp(term, term).result, arith.MulfOp(count, less).result)
                     term = arith.AddfOp(next(parts), arith.MulfOp(less, both.result).result).result
             block.add_op(total := ReduceOp(each.kind.data, term))
-            known[each.result] = total.result
+            copies[each.result] = total.result
         yielded = all_yielded(op.body)
-        inputs = [*_computed(op, needed(yielded), known, block), *inputs]
-        block.add_op(YieldOp(*(known[value] for value in yielded)))
+        inputs = [*_computed(op, needed(yielded), copies, block), *inputs]
+        block.add_op(YieldOp(*(copies[value] for value in yielded)))
         own = map_along(op.loops, (op.loops - 1, *range(op.loops - 1)))
         maps = [*(op.maps[i] for i in inputs), *[own] * (len(sums) + len(means)), *op.written]
         return RowsOp([*(op.inputs[i] for i in inputs), *sums, *means.values()], op.outputs, maps, Region(block))
@@ -311,9 +311,9 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     builder, elements = LocatedRewriter(op, last), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])
     sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
-    block, known = Block(), dict[SSAValue, SSAValue]()
-    inputs = _computed(op, needed(elements), known, block)
-    block.add_op(YieldOp(*(known[value] for value in elements)))
+    block, copies = Block(), dict[SSAValue, SSAValue]()
+    inputs = _computed(op, needed(elements), copies, block)
+    block.add_op(YieldOp(*(copies[value] for value in elements)))
     maps = [*(_turned(op)[i] for i in inputs), *[apart(parts)] * len(sums)]
     made = RowsOp([op.inputs[i] for i in inputs], sums, maps, Region(block))
     builder.insert(_merged(rows, made))
@@ -360,10 +360,10 @@ def _with_sums(rows: RowsOp, op: RowsOp, across: Sequence[ReduceOp]) -> tuple[Ro
     """An operation on rows with the sums of what another reduces, in as many parts as are returned. What nothing else
     reads of its results goes."""
     (count, length), block = _sizes(rows), Block()
-    held = 1 << (-(-length // (LANES * HELD)) - 1).bit_length()
-    warps = least_warps(count, length) if reads_once(rows) else min(held, CTA_WARPS)
+    holding = 1 << (-(-length // (LANES * PER_LANE)) - 1).bit_length()
+    warps = least_warps(count, length) if reads_once(rows) else min(holding, CTA_WARPS)
     parts = min(count, min(SUMMED_PARTS, _sms(op) * RESIDENT_WARPS // warps) // CTA_WARPS * CTA_WARPS)
-    if reads_once(rows) and warps < held and count <= MAX_TERMS:  # a loop, whose rows are not loaded ahead
+    if reads_once(rows) and warps < holding and count <= MAX_TERMS:  # a loop, whose rows are not loaded ahead
         parts = count
     inner, own, yielded = dict[SSAValue, SSAValue](), dict[SSAValue, SSAValue](), all_yielded(rows.body)
     first = _computed(rows, computed_from(yielded), inner, block)

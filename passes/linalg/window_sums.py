@@ -302,8 +302,8 @@ class Finish(NamedTuple):
                 return False
         vectors = [access for access in (*self.reads, self.written) if windows.channel in access.loops]
         side_by_side = all(a.loops[-1] == windows.channel and is_by_channels(a.value, windows.width) for a in vectors)
-        known = root(sums) not in (root(access.value) for access in self.reads)
-        return known and side_by_side and shape_of(self.written.value) == shape_of(sums)
+        unread = root(sums) not in (root(access.value) for access in self.reads)
+        return unread and side_by_side and shape_of(self.written.value) == shape_of(sums)
 
 
 PARTS = 1 << 16

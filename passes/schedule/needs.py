@@ -60,8 +60,7 @@ OVERHEADS: Mapping[str, Mapping[str, int]] = {
     "functions": {"functions, before sm_90": 8, "a logarithm, words, before sm_90": 24},
 }
 """Registers that a lane needs more of, by what is true of a product in tiles (`_facts`). Of rows of a kind the largest
-counts. Of 300 to 700 products drawn for each none spills without `adds`, `widened` and `before sm_90`, which pinned
-kernels follow from; `below a byte` has the reason of `edges`."""
+counts. Of 300 to 700 drawn products none spills without `adds`, `widened`, `before sm_90`, which pins follow from."""
 
 
 def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:

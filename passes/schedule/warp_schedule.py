@@ -63,11 +63,11 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
             what += f"; in tensor memory: {why_not(product, target)}"
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     cost, by_warps = by_fragments(product, target, row)
-    packing = model.pack_cycles(product, by_warps.pack, target)
-    taken = model.nanoseconds(product, cost - packing, staged=bool(by_warps.staging))
-    taken += model.laying_out(product, by_warps.pack, PLAIN, target)
+    cost -= model.pack_cycles(product, by_warps.pack, target)
+    laid_out = model.laying_out(product, by_warps.pack, PLAIN, target)
     if groups is None:
         return by_warps
+    taken = laid_out + model.nanoseconds(product, cost, staged=bool(by_warps.staging))
     times = {groups: time_of(product, groups, target), by_warps: taken}
     return min(times, key=lambda each: expected(product, each, times[each], target))
 

@@ -294,12 +294,10 @@ def may_pay(product: Product, target: Target, role: str) -> bool:
 
 def is_compared(product: Product) -> bool:
     """Whether times say if warpgroups are faster than fragments: not of what fragments do not multiply, or with other
-    sums, of groups and of two B, of integers that are converted, of few rows that read many weights, nor of sparse
-    8-bit floats, of which ptxas makes halves for fragments (up to 4.6 times the time of warpgroups on an H200)."""
+    sums, of groups, of two B, of converted integers, of few rows by many weights, nor of sparse 8-bit floats."""
     alone = product.convolves or product.variant.kind or product.block_scales or product.ends is not None
-    fixed = product.batch_invariant and needs.sums_differ(product)
-    widened = product.sparsity > 1 and product.a.element.name in FP8
-    return not (alone or fixed or product.second or product.b.stored or widened or reads_weights(product))
+    alone = alone or product.second or product.b.stored or (product.sparsity > 1 and product.a.element.name in FP8)
+    return not (alone or reads_weights(product) or (product.batch_invariant and needs.sums_differ(product)))
 
 
 def _products(product: Product) -> int:

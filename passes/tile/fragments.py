@@ -140,8 +140,8 @@ def until(
     """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
     end. Those that are neighbours in a lane are so together, if `together` divides their number, and the first
     `inside` in any case. With a `length`, they count from the row, and those before it are beyond it too."""
-    kind, held = fragment_of(fragment), fragment_of(fragment).layout.data.element
-    bits = next((i for i, bit in enumerate(held) if bit != column(i)), len(held))
+    kind, element_bits = fragment_of(fragment), fragment_of(fragment).layout.data.element
+    bits = next((i for i, bit in enumerate(element_bits) if bit != column(i)), len(element_bits))
     own = IndexOp(1, index.value(start), kind, step=math.gcd(1 << bits, together), below=inside)
     columns, how = index.insert(own).result, "ult" if length else "slt"
     return mapped(index, lambda x: below(x[1], number_of(i32, length).result, x[0], otherwise, how), fragment, columns)

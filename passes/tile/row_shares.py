@@ -35,7 +35,7 @@ from ...dialect.warp.synchronisation import (
 )
 from ..diagnostics import fail
 from ..linalg import operand as extents
-from ..linalg.row_reductions import HELD, MAX_WARPS, least_warps, reads_once
+from ..linalg.row_reductions import MAX_WARPS, PER_LANE, least_warps, reads_once
 from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import LARGEST_ROW, SECTOR_BITS, as_rows, by_sectors, over_elements, power_of_two
@@ -119,7 +119,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     length = None if sizes.length is None else sizes.length + max(0, group - 1)
     shared = length is not None and has_clusters(op)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
-    held = SUMMED if sums else HELD
+    per_lane = SUMMED if sums else PER_LANE
     once = length is not None and not op.is_numbered and reads_once(op)
     repeated, small = any(place.times for place in inputs.values()), all(place.bits <= SMALL_BITS for place in along)
     one = small and sum(rows in place.loops for place in along) == 1
@@ -129,7 +129,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
         several = None if op.is_numbered else rows
         layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow, group=group)
-        each = layout.columns * max(1, held // layout.elements)
+        each = layout.columns * max(1, per_lane // layout.elements)
         share = RowShare(1, 1)
         if layout.rows == 1:
             share = RowShare.of(length or extents.USUAL, each, clusters=shared, exact=repeated)
@@ -328,7 +328,7 @@ def group_of(op: RowsOp, places: Sequence[TraversedMemory]) -> int:
     (loops, shape), bits = min(shapes), [place.bits for place in places]
     group, summed = ACCESS_BITS // min(bits), any(map(op.is_summed, range(len(op.outputs))))
     plain = len(shapes) == 1 and loops == (0, 1) and len({place.value for place in places}) == len(places)
-    if not plain or op.is_numbered or summed or shape[0] < 2 or shape[1] < LANES * HELD:
+    if not plain or op.is_numbered or summed or shape[0] < 2 or shape[1] < LANES * PER_LANE:
         return 0
     if any(p.kind.layout != NoneAttr() or p.kind.element_type == i64 or p.pairs or p.times for p in places):
         return 0

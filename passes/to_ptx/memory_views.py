@@ -154,10 +154,10 @@ def _behind(
 def _known(op: Operation, kind: Memory) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The sizes and strides of a type that says all of them."""
     strides = strides_of(kind)
-    known = tuple(stride for stride in strides or () if stride is not None)
-    if strides is None or len(known) != len(strides) or -1 in kind.get_shape():
+    static = tuple(stride for stride in strides or () if stride is not None)
+    if strides is None or len(static) != len(strides) or -1 in kind.get_shape():
         fail(op, f"expected sizes and strides that are known, got {kind}")
-    return tuple(kind.get_shape()), known
+    return tuple(kind.get_shape()), static
 
 
 @lowers(DynamicSharedMemoryOp)

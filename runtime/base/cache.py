@@ -67,17 +67,17 @@ class Cache(NamedTuple):
             data = path.read_bytes()
         except OSError:
             return None
-        held = _unpacked(data)
+        value = _unpacked(data)
         with suppress(OSError):
-            if held is None:
+            if value is None:
                 path.unlink()
             else:
                 os.utime(path)
-        return held
+        return value
 
-    def put(self, key: str, held: object) -> None:
+    def put(self, key: str, value: object) -> None:
         """Stores an entry. Errors of the file system are ignored, for a cache may not make a compilation fail."""
-        data = _packed(held)
+        data = _packed(value)
         if len(data) > self.limit:
             return
         with suppress(OSError):
@@ -150,10 +150,10 @@ def _sha256(*data: bytes) -> str:
     return digest.hexdigest()
 
 
-def _packed(held: object) -> bytes:
+def _packed(value: object) -> bytes:
     import pickle  # 2 ms, which a compilation without the cache does not wait for
 
-    body = pickle.dumps(held)
+    body = pickle.dumps(value)
     return _sha256(body).encode() + b"\n" + body
 
 
@@ -262,15 +262,15 @@ def compiler() -> str:
     else of a call: the digest is kept for each place, with the times and sizes of the files that it was made of."""
     files, store = _sha256(json.dumps(sorted(sources())).encode()), kept()
     path = None if store is None else store.folder / f"{_sha256(os.fsencode(ROOT))}{DIGEST}"
-    held = None
+    value = None
     with suppress(OSError):
-        held = None if path is None else _unpacked(path.read_bytes())
-    if held is None or held[0] != files:
-        held = files, _contents()
+        value = None if path is None else _unpacked(path.read_bytes())
+    if value is None or value[0] != files:
+        value = files, _contents()
         with suppress(OSError):
             if store is not None and path is not None:
-                store.write(path, _packed(held))
-    return _sha256(_version_of_xdsl().encode(), held[1].encode())
+                store.write(path, _packed(value))
+    return _sha256(_version_of_xdsl().encode(), value[1].encode())
 
 
 def _contents() -> str:

@@ -218,7 +218,7 @@ def test_lanes_have_columns_side_by_side(monkeypatch: pytest.MonkeyPatch, column
 
 
 def test_sums_of_columns_that_read_the_same_are_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warploom.passes.tile.row_shares.HELD", 8)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.PER_LANE", 8)
     ptx = run(weight_gradients, (draw(192, 37), draw(192, 37), draw(192, 1).float()), 2**-8, 2)
     assert ptx.split(".visible .entry")[1].count(" bra ") == 1
 
@@ -322,7 +322,7 @@ def test_rows_of_one_input_are_shared_exactly(
     monkeypatch: pytest.MonkeyPatch, longest: int, warps: int, ctas: int
 ) -> None:
     """By warps whose lanes all have elements, where there would be half as many again by a power of two."""
-    monkeypatch.setattr("warploom.passes.tile.row_shares.HELD", 8)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.PER_LANE", 8)
     monkeypatch.setattr("warploom.passes.tile.row_shares.LONG_ROW", longest)
     operands = draw(3, 1536), draw(1536), draw(1536)
     kernel = compile(torch_to_linalg(norm, *operands), target="sm_90a", cache=False)
