@@ -178,10 +178,6 @@ def parse_attributes(parser: Parser, op: Operation) -> None:
 _BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (("{", "}"), ("[", "]"), ("(", ")"))
 
 
-_ACCEPTED = set[tuple[object, ...]]()
-"""What the verifier has accepted, since modules repeat the same instructions."""
-
-
 @irdl_op_definition
 class InstOp(IRDLOperation):
     """One instruction. Its operands are all registers that it uses, in the order of the text. `opcode` is the whole
@@ -221,11 +217,6 @@ class InstOp(IRDLOperation):
         return (*self.properties, *values, *shape, *kinds)
 
     def verify_(self) -> None:
-        if (key := self.verification_key()) not in _ACCEPTED:
-            self._verify()
-            _ACCEPTED.add(key)
-
-    def _verify(self) -> None:
         opcode, form, guard = self.spelling()
         arguments = [cast(RegisterType, value.type).type.data for value in self.operands]
         expected = form.count("?") + bool(guard)
@@ -284,6 +275,19 @@ class InstOp(IRDLOperation):
         op = cls.of(opcode, form, operands, guard)
         parse_attributes(parser, op)
         return op
+
+
+_verify, _accepted = InstOp.verify_, set[tuple[object, ...]]()
+
+
+def _verify_once(self: InstOp) -> None:
+    """Remembers what was accepted, by xDSL's own verifier of operations, too: modules repeat the same instructions."""
+    if (key := self.verification_key()) not in _accepted:
+        _verify(self)
+        _accepted.add(key)
+
+
+InstOp.verify_ = _verify_once
 
 
 @lru_cache(65536)
